@@ -217,7 +217,7 @@ TEST_F(PlanCommandTest, ShowsMemoryAndTrafficOfStages) {
                               "  stage 0: holds "));
   EXPECT_THAT(text, HasSubstr("parameters are gathered once a step: stage3_max_live_parameters "
                               "(1000000000) holds the "));
-  EXPECT_THAT(plan("1", "8"), HasSubstr("\n    ranks have parameters and gradients whole\n"));
+  EXPECT_THAT(plan("1", "8"), HasSubstr("\n    ranks have all parameters and gradients\n"));
   const auto traffic = [&](const std::string& zero, const std::string& micro_batches) {
     const auto json = nlohmann::json::parse(plan(zero, micro_batches, {"--json"}));
     return json["stage_steps"][0]["traffic"];

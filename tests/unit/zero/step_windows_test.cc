@@ -59,9 +59,9 @@ TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
   const StepWindows whole = Choose({}, kStage, {.optimizer = true});
   EXPECT_EQ(whole.parameters.why, "ranks have all of them");
   EXPECT_EQ(whole.gradients.why, "ranks have all of them");
-  EXPECT_EQ(DescribeWindows(whole), "ranks have parameters and gradients whole");
+  EXPECT_EQ(DescribeWindows(whole), "ranks have all parameters and gradients");
   EXPECT_EQ(DescribeWindows(Choose({}, kStage, {.optimizer = true, .gradients = true})),
-            "ranks have parameters whole; gradients are reduced once a step: reduce_bucket_size "
+            "ranks have all parameters; gradients are reduced once a step: reduce_bucket_size "
             "(500000000) holds the 800 gradients of the stage");
   SteppedStage alone = kStage;
   alone.stages = 1;
