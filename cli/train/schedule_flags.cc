@@ -162,10 +162,10 @@ StatusOr<Json> ChooseKwargs(const ScheduleFlags& flags, const Json& section,
     const Json::json_pointer key("/params/" + name);
     if (!section.contains(key) || section[key].is_null()) continue;
     if (std::find(taken.begin(), taken.end(), name) == taken.end()) {
-      return InvalidArgumentError(
-          fmt::format("--lr_scheduler_type {} has no {}, unlike the {} that it replaces: remove it "
-                      "with --lr_scheduler_kwargs '{{}}'",
-                      type.name, name, former->name));
+      return InvalidArgumentError(fmt::format(
+          "--lr_scheduler_type {} takes no {}, unlike the {} that it replaces: remove it "
+          "with --lr_scheduler_kwargs '{{}}'",
+          type.name, name, former->name));
     }
     kept[name] = section[key];
   }

@@ -157,7 +157,7 @@ TEST_F(FlagsBelowTest, AKwargThatTheNewScheduleDoesNotTakeIsNamed) {
       OverrideTrainInputs(begun->job, ParseWords({"--lr_scheduler_type", "linear"}), share_, 1)
           .status()
           .message(),
-      "--lr_scheduler_type linear has no min_lr_rate, unlike the cosine_with_min_lr that it "
+      "--lr_scheduler_type linear takes no min_lr_rate, unlike the cosine_with_min_lr that it "
       "replaces: remove it with --lr_scheduler_kwargs '{}'");
 }
 
