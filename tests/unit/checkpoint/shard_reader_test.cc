@@ -107,7 +107,7 @@ TEST_F(ShardReaderTest, VerifiesTheFullLongShardOfFormatOne) {
 TEST_F(ShardReaderTest, AFileThatIsCutIsDataLoss) {
   std::filesystem::resize_file(folder_.path() / shard_.file, shard_.offset + kChunkBytes + 5);
   EXPECT_TRUE(Read(10, 10).ok());
-  EXPECT_THAT(Read(kChunkBytes, 1).status().message(), HasSubstr("is cut at byte"));
+  EXPECT_THAT(Read(kChunkBytes, 1).status().message(), HasSubstr("is truncated at byte"));
 }
 
 }  // namespace

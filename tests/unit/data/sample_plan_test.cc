@@ -63,7 +63,7 @@ TEST(PackingTest, HasThreeNames) {
   EXPECT_EQ(ParsePacking("stream").value(), Packing::kStream);
   EXPECT_EQ(ParsePacking("whole").value(), Packing::kWhole);
   EXPECT_EQ(ParsePacking("none").value(), Packing::kNone);
-  EXPECT_THAT(ParsePacking("bfd").status().message(), HasSubstr("none of stream, whole, none"));
+  EXPECT_THAT(ParsePacking("bfd").status().message(), HasSubstr("not one of stream, whole, none"));
 }
 
 }  // namespace

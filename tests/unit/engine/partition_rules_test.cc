@@ -48,7 +48,7 @@ TEST(PartitionRules, AWeightStoredByInputsIsShardedAlike) {
       {"patterns": [".*c_proj$"], "partition_type": "row"}, {"patterns": [".*c_(attn|fc)$"]}]})"),
             "");
   EXPECT_THAT(Check(gpt2, R"({"layer_specs": [{"patterns": [".*c_proj$"]}]})"),
-              HasSubstr(R"(c_proj is "column" by layer_specs, and can be cut as "row" alone)"));
+              HasSubstr(R"(c_proj is "column" by layer_specs, and can only be sharded as "row")"));
 }
 
 TEST(PartitionRules, ShardsExpertsButNotRouters) {
@@ -60,7 +60,7 @@ TEST(PartitionRules, ShardsExpertsButNotRouters) {
       {"patterns": [".*\\.w2$"], "partition_type": "row"}, {"patterns": [".*\\.w[13]$"]}]})"),
             "");
   EXPECT_THAT(Check(mixtral, R"({"layer_specs": [{"patterns": [".*\\.gate$"]}]})"),
-              HasSubstr(R"(gate is "column" by layer_specs, and can be cut as "skip" alone)"));
+              HasSubstr(R"(gate is "column" by layer_specs, and can only be sharded as "skip")"));
 }
 
 TEST(PartitionRules, TheFirstThatMatchesDecidesAndItsModelTypesCount) {
@@ -83,13 +83,14 @@ TEST(PartitionRules, ADimensionIsThatOfTheType) {
             "");
   EXPECT_THAT(
       Check(Llama(), R"({"layer_specs": [{"patterns": [".*q_proj"], "partition_dim": 1}]})"),
-      HasSubstr(R"(partition_dim is 1: a weight [out, in] is cut as "column" along)"));
+      HasSubstr(R"(partition_dim is 1: a weight [out, in] is sharded as "column" along)"));
 }
 
 TEST(PartitionRules, WithoutDefaultsUnmatchedWeightsAreNotSharded) {
   EXPECT_THAT(
       Check(Llama(), R"({"use_default_specs": false})"),
-      HasSubstr(R"(q_proj is "skip" by no rule of layer_specs, and can be cut as "column")"));
+      HasSubstr(
+          R"(q_proj is "skip" by no rule of layer_specs, and can only be sharded as "column")"));
   EXPECT_THAT(
       Check(Llama(), R"({"use_default_specs": false, "strict_mode": true})"),
       HasSubstr("partition_config.strict_mode: no rule of layer_specs matches model.layers.0"));
