@@ -8,7 +8,9 @@
 namespace ds::testing {
 namespace {
 
-TEST_F(PlannedMemory, IsMeasuredWithAdaptersOnAFrozenModel) {
+class PlannedParts : public PlannedMemory {};
+
+TEST_F(PlannedParts, IsMeasuredWithAdaptersOnAFrozenModel) {
   const std::vector<std::string> all = {"--lora_rank", "8"};
   for (const char* model : {"gpt2", "llama"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = all});
@@ -25,7 +27,7 @@ TEST_F(PlannedMemory, IsMeasuredWithAdaptersOnAFrozenModel) {
   ExpectPlanned({.stage = 1, .bf16 = true, .micro_batch = 16, .model = "llama", .trained = some});
 }
 
-TEST_F(PlannedMemory, IsMeasuredWithMagnitudesOfAdapters) {
+TEST_F(PlannedParts, IsMeasuredWithMagnitudesOfAdapters) {
   const std::vector<std::string> dora = {"--lora_rank", "8", "--lora_dora"};
   for (const char* model : {"gpt2", "llama"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = dora});
@@ -39,7 +41,7 @@ TEST_F(PlannedMemory, IsMeasuredWithMagnitudesOfAdapters) {
   }
 }
 
-TEST_F(PlannedMemory, IsMeasuredOverAQuantizedBase) {
+TEST_F(PlannedParts, IsMeasuredOverAQuantizedBase) {
   for (const char* base : {"nf4", "nf4-double", "int8"}) {
     const std::vector<std::string> words = {"--lora_rank", "8", "--quantize_base", base};
     for (const char* model : {"gpt2", "llama"}) {
@@ -64,7 +66,7 @@ TEST_F(PlannedMemory, IsMeasuredOverAQuantizedBase) {
 }
 
 // The second step sees the most.
-TEST_F(PlannedMemory, IsMeasuredWhereStepsSeeMoreAndMore) {
+TEST_F(PlannedParts, IsMeasuredWhereStepsSeeMoreAndMore) {
   const nlohmann::json growing = {
       {"curriculum_learning",
        {{"enabled", true},
@@ -102,7 +104,7 @@ TEST_F(PlannedMemory, IsMeasuredWhereStepsSeeMoreAndMore) {
   }
 }
 
-TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
+TEST_F(PlannedParts, IsMeasuredWithFrozenWeightsInEightBits) {
   const nlohmann::json rounded = {{"zero_quantized_nontrainable_weights", true}};
   const std::vector<std::string> adapters = {"--lora_rank", "8"};
   for (const char* model : {"gpt2", "llama"}) {
@@ -121,7 +123,7 @@ TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
   ExpectPlanned({.stage = 3, .ranks = 4, .trained = adapters, .zero = near});
 }
 
-TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
+TEST_F(PlannedParts, IsMeasuredWhereAPartIsFrozen) {
   const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
                                           "transformer.wpe.weight", "transformer.h.[0-3].*"};
   const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};

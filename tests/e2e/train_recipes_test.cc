@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-constexpr char kProgram[] = "    build/bin/dsrun ";
-constexpr char kConfig[] =
+constexpr char kRecipeProgram[] = "    build/bin/dsrun ";
+constexpr char kRecipeConfig[] =
     R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0})";
@@ -49,10 +49,10 @@ std::string ReadRecipeFile(const std::string& name) {
 // The words behind the program of the command on a recipe's page.
 std::vector<std::string> CommandOnPage(const std::string& recipe) {
   const std::string page = ReadRecipeFile(recipe + ".md");
-  const std::size_t start = page.find(kProgram);
+  const std::size_t start = page.find(kRecipeProgram);
   if (start == std::string::npos) return {};
   const std::size_t end = page.find('\n', start);
-  std::istringstream words(page.substr(start, end - start).substr(sizeof(kProgram) - 1));
+  std::istringstream words(page.substr(start, end - start).substr(sizeof(kRecipeProgram) - 1));
   return {std::istream_iterator<std::string>(words), {}};
 }
 
@@ -74,7 +74,7 @@ class TrainRecipesTest : public ::testing::TestWithParam<std::string> {
  protected:
   TrainRecipesTest() {
     fs::create_directories(folder_.path() / "untrained");
-    Write("untrained/config.json", kConfig);
+    Write("untrained/config.json", kRecipeConfig);
     Write("untrained/tokenizer_config.json", kTokenizerConfig);
     fs::copy_file(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/gpt2.tokenizer.json",
                   folder_.path() / "untrained/tokenizer.json");

@@ -12,7 +12,7 @@
 namespace ds::testing {
 namespace {
 
-constexpr char kGoldens[] = DS_SOURCE_DIR "/tests/numerics/goldens/";
+constexpr char kChatGoldens[] = DS_SOURCE_DIR "/tests/numerics/goldens/";
 constexpr char kConfig[] = R"({"train_batch_size": 4, "gradient_clipping": 1.0,
     "zero_optimization": {"stage": 2},
     "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.0}}})";
@@ -21,13 +21,13 @@ class TrainSftTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::vector<nlohmann::json> Train(const std::string& ranks) const {
     EXPECT_TRUE(WriteFileAtomically(folder_.path() / "ds.json", kConfig).ok());
-    const std::string sft = std::string(kGoldens) + "sft";
+    const std::string sft = std::string(kChatGoldens) + "sft";
     const ProgramResult result =
         RunProgram(DsrunCommand(folder_.path() / ranks, {"--num_gpus",
                                                          ranks,
                                                          "train",
                                                          "--model",
-                                                         std::string(kGoldens) + "llama",
+                                                         std::string(kChatGoldens) + "llama",
                                                          "--tokenizer",
                                                          sft,
                                                          "--data",
@@ -51,7 +51,7 @@ class TrainSftTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(TrainSftTest, TwentyStepsAreThoseOfTrl) {
-  const nlohmann::json golden = ReadJson(std::string(kGoldens) + "sft/trl.json").at(GetParam());
+  const nlohmann::json golden = ReadJson(std::string(kChatGoldens) + "sft/trl.json").at(GetParam());
   for (const char* const ranks : {"1", "2"}) {
     const auto steps = Train(ranks);
     ASSERT_EQ(steps.size(), golden["losses"].size());

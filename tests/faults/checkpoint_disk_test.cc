@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 constexpr int kNotPermitted = 99;
-const std::vector<TensorSpec> kSpecs = {{"weight", {1000, 30}}, {"bias", {1000}}};
+const std::vector<TensorSpec> kDiskSpecs = {{"weight", {1000, 30}}, {"bias", {1000}}};
 
 // The file `name` on a disk that answers `error` from the file's `fail_at`-th write or sync on.
 ScriptedFileSystem::Script FailOn(const std::string& name, int error, int fail_at) {
@@ -52,7 +52,7 @@ std::vector<Status> Save(const fs::path& root, std::int64_t step,
   const SaveRequest request{.root = root, .step = step, .file_system = &files};
   std::vector<Status> verdicts(kRanks);
   RunRanks(kRanks, [&](comm::Communicator& world) {
-    FlatPart part(kSpecs, Holding::kFlatShards, world.rank(), world.size());
+    FlatPart part(kDiskSpecs, Holding::kFlatShards, world.rank(), world.size());
     part.Fill(3);
     Stateful* const parts[] = {&part};
     verdicts[world.rank()] = SaveCheckpoint(request, parts, world).status();

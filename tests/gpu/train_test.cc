@@ -13,7 +13,7 @@
 namespace ds::tests {
 namespace {
 
-constexpr int kSteps = 5;
+constexpr int kTrainedSteps = 5;
 
 struct Outcome {
   std::vector<StepResult> steps;
@@ -22,7 +22,7 @@ struct Outcome {
 
 Outcome Train(const TinyRun& run, comm::Communicator& world) {
   const auto engine = MakeTinyEngine(run, world);
-  Outcome outcome{.steps = TrainTiny(*engine, run, kSteps)};
+  Outcome outcome{.steps = TrainTiny(*engine, run, kTrainedSteps)};
   outcome.parameters = ExportAll(*engine);
   return outcome;
 }
@@ -30,7 +30,7 @@ Outcome Train(const TinyRun& run, comm::Communicator& world) {
 // Sums are made in other orders there.
 void ExpectClose(const Outcome& gpu, const Outcome& cpu) {
   constexpr double kTolerance = 1e-4;
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < kTrainedSteps; ++i) {
     EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, kTolerance) << "step " << i + 1;
     EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, kTolerance) << "step " << i + 1;
   }

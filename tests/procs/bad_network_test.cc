@@ -32,12 +32,12 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 // A dead connection is seen after two thirds of a lease.
-constexpr seconds kLease{3};
+constexpr seconds kBadNetworkLease{3};
 
 // The daemon of rank `behind` is reached through the relay, the other one straight.
 class BadNetworkTest : public NetworkJob {
  protected:
-  void Start(int behind, const std::vector<std::string>& argv, seconds lease = kLease,
+  void Start(int behind, const std::vector<std::string>& argv, seconds lease = kBadNetworkLease,
              cli::InputForwarder* input = nullptr) {
     std::vector<NetworkJobHost> hosts = {{.name = "h0"}, {.name = "h1"}};
     hosts[static_cast<std::size_t>(behind)].way = [this](int port) {

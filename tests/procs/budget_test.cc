@@ -34,7 +34,7 @@ namespace v1 = ::dsrun::v1;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kJob[] = "budget";
-constexpr std::chrono::seconds kLease{60};
+constexpr std::chrono::seconds kLongLease{60};
 // What gRPC's pools take once, of how many hosts ever: they grow with the processors.
 constexpr int kOnceKib = 8 * 1024;
 const int kOnceThreads =
@@ -110,7 +110,7 @@ class Job {
     Cost cost{.before = Measure(), .running = {}, .start = {}, .stop = {}};
     const Clock::time_point begin = Clock::now();
     const auto clients = Connect();
-    cli::LeaseKeeper leases(kLease);
+    cli::LeaseKeeper leases(kLongLease);
     std::vector<cli::HostDaemon*> daemons;
     for (const auto& client : clients) {
       leases.Add(static_cast<int>(daemons.size()), client.get());
@@ -144,7 +144,7 @@ class Job {
       clients.push_back(std::make_unique<cli::DaemonClient>(
           kJob, "ipv4:127.0.0.1:" + std::to_string(port),
           cli::TlsOptions{
-              .credentials = credentials, .daemon_name = name, .lease = kLease, .made = made}));
+              .credentials = credentials, .daemon_name = name, .lease = kLongLease, .made = made}));
     }
     return clients;
   }
@@ -154,7 +154,7 @@ class Job {
       hosts.push_back({.host = "h" + std::to_string(host), .slots = {0}});
     }
     cli::JobPlan plan{.job_id = kJob,
-                      .flags = {.lease_seconds = static_cast<double>(kLease.count())},
+                      .flags = {.lease_seconds = static_cast<double>(kLongLease.count())},
                       .world = cli::PlanWorld(hosts),
                       .master_addr = "127.0.0.1"};
     for (cli::JobHost& host : plan.world.hosts) host.remote = true;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "proto/peer_name.h"
+#include "tests/procs/daemon_job.h"
 #include "tests/procs/network_daemon.h"
 #include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
@@ -101,11 +102,6 @@ bool AwaitHangUp(const UniqueFd& fd) {
 
 // Why only root can see what the daemon has open.
 constexpr char kClosedToItsUser[] = "the daemon is closed to its user's other processes";
-
-std::size_t OpenDescriptors(pid_t pid) {
-  const std::filesystem::directory_iterator entries("/proc/" + std::to_string(pid) + "/fd");
-  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
-}
 
 std::string Content(const std::string& path) {
   std::ifstream file(path);
@@ -268,7 +264,7 @@ TEST(ChannelTest, StrangersCannotUseUpItsDescriptors) {
   const NetworkDaemon daemon(StartedFromLoopback());
   ASSERT_TRUE(daemon.ok());
   const std::vector<UniqueFd> strangers = ConnectStrangers(daemon);
-  EXPECT_LT(OpenDescriptors(daemon.pid()), 64U);
+  EXPECT_LT(CountDescriptors(daemon.pid()), 64U);
 }
 
 // Nobody has told this daemon where its controller is: all come from where it may be.

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 
 #include "tests/places.h"
 #include "tests/support/daemon_calls.h"
@@ -103,6 +104,11 @@ Outcome DaemonJob::Run(const v1::LaunchRequest& request, const EventCallback& on
   if (!response.ok()) return {};
   EXPECT_EQ(response->pids_size(), request.ranks_size());
   return Watch(request.generation(), on_event);
+}
+
+std::size_t CountDescriptors(pid_t pid) {
+  const fs::directory_iterator entries("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
 }
 
 }  // namespace ds::procs

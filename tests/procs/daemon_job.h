@@ -67,4 +67,7 @@ std::function<void(const v1::Event&)> WhenReady(int count, std::function<void()>
 // Tells whether a process of this pid exists.
 bool Exists(pid_t pid);
 
+// The number of descriptors that the process has open.
+std::size_t CountDescriptors(pid_t pid);
+
 }  // namespace ds::procs

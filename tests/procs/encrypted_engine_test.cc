@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 using Json = nlohmann::json;
 
-constexpr int kRanks = 2;  // each on a host of its own
+constexpr int kEncryptedRanks = 2;  // each on a host of its own
 constexpr float kSecret = 0.70710678F;
 
 // Frozen weights, as they would be seen on their way.
@@ -74,7 +74,7 @@ struct RankProcess {
     }
     const std::map<std::string, std::string> environment = {
         {"RANK", std::to_string(rank)},
-        {"WORLD_SIZE", std::to_string(kRanks)},
+        {"WORLD_SIZE", std::to_string(kEncryptedRanks)},
         {"LOCAL_RANK", "0"},
         {"LOCAL_WORLD_SIZE", "1"},
         {"MASTER_PORT", "1"},
@@ -170,26 +170,26 @@ class Meeting {
   std::vector<std::unique_ptr<testing::TcpRelay>> relays_;
 };
 
-struct Outcome {
+struct EncryptedRun {
   std::vector<std::string> losses;  // by rank
   std::string wire;
 };
 
-Outcome Train(bool encrypt) {
+EncryptedRun Train(bool encrypt) {
   std::vector<std::unique_ptr<RankProcess>> ranks;  // ahead of the relays' threads
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kEncryptedRanks; ++rank) {
     ranks.push_back(std::make_unique<RankProcess>(rank, encrypt));
   }
   Meeting meeting;
   meeting.Serve(ranks);
-  Outcome outcome;
+  EncryptedRun outcome;
   for (const auto& rank : ranks) outcome.losses.push_back(rank->AwaitEnd());
   outcome.wire = meeting.Recorded();
   return outcome;
 }
 
 TEST(EncryptedEngine, TrainsAlikeAndShowsNothingOnTheWire) {
-  const Outcome plain = Train(false), encrypted = Train(true);
+  const EncryptedRun plain = Train(false), encrypted = Train(true);
   EXPECT_THAT(plain.losses[0], HasSubstr("0x"));
   EXPECT_EQ(plain.losses[0], plain.losses[1]);
   EXPECT_EQ(encrypted.losses, plain.losses);

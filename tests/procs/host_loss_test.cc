@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 // A dead connection is seen after two thirds of a lease.
-constexpr std::chrono::seconds kLease{3};
+constexpr std::chrono::seconds kLostHostLease{3};
 
 // The network is made once: gRPC's threads stay in the namespace in which they began.
 class HostLossTest : public NetworkJob {
@@ -57,7 +57,7 @@ class HostLossTest : public NetworkJob {
 
   // A job of one rank on each of these hosts.
   void StartOn(const std::vector<int>& hosts, std::vector<std::string> arguments,
-               std::chrono::seconds lease = kLease) {
+               std::chrono::seconds lease = kLostHostLease) {
     std::vector<NetworkJobHost> daemons;
     for (const int host : hosts) {
       AwaitReachable(host);

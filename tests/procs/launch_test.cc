@@ -33,11 +33,6 @@ std::vector<std::string> SplitAtNul(const std::string& text) {
   return parts;
 }
 
-std::size_t OpenDescriptors(pid_t pid) {
-  const std::filesystem::directory_iterator folder("/proc/" + std::to_string(pid) + "/fd");
-  return static_cast<std::size_t>(std::distance(begin(folder), end(folder)));
-}
-
 // Every byte a C string can hold.
 std::string AllBytes() {
   std::string bytes;
@@ -212,11 +207,11 @@ TEST_F(LaunchTest, TheSameGenerationIsRefusedAndTheNextOneRuns) {
 
 TEST_F(LaunchTest, AGenerationLeavesNoDescriptorInTheDaemon) {
   Run(Request(8, {"exit", "0"}, 1));
-  const std::size_t after_one = OpenDescriptors(daemon().pid());
+  const std::size_t after_one = CountDescriptors(daemon().pid());
   for (std::uint32_t generation = 2; generation <= 10; ++generation) {
     Run(Request(8, {"exit", "0"}, generation));
   }
-  EXPECT_EQ(OpenDescriptors(daemon().pid()), after_one);
+  EXPECT_EQ(CountDescriptors(daemon().pid()), after_one);
 }
 
 TEST_F(LaunchTest, ALaunchWhileRanksRunIsRefused) {

@@ -20,7 +20,7 @@ v1::StopRequest StopAtOnce() {
 }
 
 // Long enough for what a test does within it on a machine with much else to do.
-constexpr double kLease = 3;
+constexpr double kLeaseSeconds = 3;
 
 // What a generation's events said about its end.
 struct End {
@@ -55,7 +55,7 @@ TEST(LeaseTest, ADaemonWithoutCallsEnds) {
 }
 
 TEST(LeaseTest, WithoutARenewalTheRanksAreStopped) {
-  const NetworkDaemon daemon({.lease_seconds = kLease});
+  const NetworkDaemon daemon({.lease_seconds = kLeaseSeconds});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
   const auto launched = testing::Launch(*client, RanksOf(2, {"wait"}, /*grace_seconds=*/60));
@@ -73,7 +73,7 @@ TEST(LeaseTest, WithoutARenewalTheRanksAreStopped) {
 }
 
 TEST(LeaseTest, RanksThatIgnoreSigtermAreKilledWhenTheLeaseIsOver) {
-  const NetworkDaemon daemon({.lease_seconds = kLease});
+  const NetworkDaemon daemon({.lease_seconds = kLeaseSeconds});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
   const auto launched = testing::Launch(*client, RanksOf(2, {"stubborn"}, /*grace_seconds=*/0.05));
@@ -84,7 +84,7 @@ TEST(LeaseTest, RanksThatIgnoreSigtermAreKilledWhenTheLeaseIsOver) {
 
 // Heartbeats come four times in a lease; a renewal at each keeps the daemon for longer than one.
 TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsReportItsState) {
-  const NetworkDaemon daemon({.lease_seconds = 2 * kLease});
+  const NetworkDaemon daemon({.lease_seconds = 2 * kLeaseSeconds});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
   ASSERT_TRUE(testing::Launch(*client, RanksOf(2, {"wait"})).ok());
@@ -141,7 +141,7 @@ TEST(LeaseTest, ANewConnectionOfItsControllerKeepsIt) {
 
 // The kernel does what a daemon that has been stopped cannot.
 TEST(LeaseTest, AStoppedDaemonDiesWithItsLease) {
-  const NetworkDaemon daemon({.lease_seconds = kLease});
+  const NetworkDaemon daemon({.lease_seconds = kLeaseSeconds});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
   const auto launched = testing::Launch(*client, RanksOf(2, {"session"}, /*grace_seconds=*/600));

@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
-const fs::path kGoldens = fs::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/goldens";
-const std::string kTokenizer = (kGoldens / "llama3.tokenizer.json").string();
+const fs::path kTokenizerGoldens = fs::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/goldens";
+const std::string kTokenizer = (kTokenizerGoldens / "llama3.tokenizer.json").string();
 
 class TokenizeCommandTest : public ::testing::Test {
  protected:

@@ -30,7 +30,7 @@ namespace {
 using config::RecomputeChoice;
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kSamples = 8, kLength = 96;
+constexpr std::int64_t kMeasuredSamples = 8, kLength = 96;
 
 ordered_json Gpt2(double dropout = 0.0) {
   return {{"model_type", "gpt2"},   {"vocab_size", 500},     {"n_positions", kLength},
@@ -69,7 +69,7 @@ class ActivationMemory : public ::testing::Test {
   static void ExpectPlanned(const Case& test) {
     const TinyRun run{.precision = test.precision};
     config::DsConfig config = TinyConfig(run);
-    config.batch.train_micro_batch_size_per_gpu = kSamples;
+    config.batch.train_micro_batch_size_per_gpu = kMeasuredSamples;
     const zero::StepMemory planned = Plan(test, config);
     testing::RunRanks(1, [&](comm::Communicator& world) {
       device::MemoryLedger ledger;
@@ -83,7 +83,8 @@ class ActivationMemory : public ::testing::Test {
                          {.world = &world, .ledger = &ledger, .recompute = test.recompute})
               .value();
       const auto before = meter.Mark().activations.bytes;
-      const at::Tensor ids = at::arange(kSamples * kLength, at::kLong).view({kSamples, kLength});
+      const at::Tensor ids =
+          at::arange(kMeasuredSamples * kLength, at::kLong).view({kMeasuredSamples, kLength});
       const at::Tensor loss = engine->forward(
           {.batch = {{"tokens", ids.remainder(499)}, {"labels", (ids * 3).remainder(499)}}});
       const auto forward = meter.Mark().activations;
@@ -144,9 +145,9 @@ TEST_F(ActivationMemory, OfWindowsDistancesAndProductsThatAreSharedOut) {
 }
 
 // By full name: elements and whether it is trained.
-using Parameters = std::map<std::string, std::pair<std::int64_t, bool>>;
+using DeclaredParameters = std::map<std::string, std::pair<std::int64_t, bool>>;
 
-Parameters ListBuilt(const models::ModelConfig& config, const models::TrainedPart& part) {
+DeclaredParameters ListBuilt(const models::ModelConfig& config, const models::TrainedPart& part) {
   auto model = models::BuildModel(config, at::kFloat);
   if (part.lora) {
     models::LoraSpec lora = *part.lora;
@@ -156,7 +157,7 @@ Parameters ListBuilt(const models::ModelConfig& config, const models::TrainedPar
   if (!part.freeze.empty()) {
     EXPECT_TRUE(models::FreezeParameters(*model, part.freeze).ok());
   }
-  Parameters parameters;
+  DeclaredParameters parameters;
   for (const auto& block : model->blocks()) {
     for (const auto& item : block->named_parameters()) {
       parameters[block->FullName(item.key())] = {item.value().numel(),
@@ -166,10 +167,10 @@ Parameters ListBuilt(const models::ModelConfig& config, const models::TrainedPar
   return parameters;
 }
 
-Parameters ListPlanned(const models::ModelConfig& config, const models::TrainedPart& part) {
+DeclaredParameters ListPlanned(const models::ModelConfig& config, const models::TrainedPart& part) {
   std::vector<models::BlockSizes> blocks = models::ListBlockSizes(config.decoder);
   EXPECT_TRUE(models::ApplyTrainedPart(part, &blocks).ok());
-  Parameters parameters;
+  DeclaredParameters parameters;
   for (const models::BlockSizes& block : blocks) {
     for (const models::ParameterSize& each : block.parameters) {
       const std::string prefix = block.prefix.empty() ? "" : block.prefix + ".";

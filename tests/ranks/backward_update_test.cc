@@ -80,14 +80,14 @@ std::unique_ptr<Engine> MakeUpdatingEngine(const TinyRun& run, const Updates& up
   return CreateUpdatingEngine(run, updates, folder, world, ledger).value();
 }
 
-struct Trained {
+struct UpdatedInBackward {
   std::vector<StepResult> steps;
   std::map<std::string, at::Tensor> parameters;
 };
 
-Trained TrainUpdating(const TinyRun& run, const Updates& updates, int ranks) {
+UpdatedInBackward TrainUpdating(const TinyRun& run, const Updates& updates, int ranks) {
   const testing::TemporaryFolder folder;
-  Trained trained;
+  UpdatedInBackward trained;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
     const auto engine = MakeUpdatingEngine(run, updates, folder.path().string(), world);
     auto steps = TrainTiny(*engine, run, kUpdateSteps);
@@ -97,7 +97,7 @@ Trained TrainUpdating(const TinyRun& run, const Updates& updates, int ranks) {
   return trained;
 }
 
-void ExpectSame(const Trained& a, const Trained& b) {
+void ExpectSame(const UpdatedInBackward& a, const UpdatedInBackward& b) {
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
     EXPECT_EQ(a.steps[i].loss, b.steps[i].loss);
     EXPECT_EQ(a.steps[i].grad_norm, b.steps[i].grad_norm);
@@ -128,7 +128,7 @@ class BackwardUpdates : public ::testing::TestWithParam<int> {};
 
 TEST_P(BackwardUpdates, MatchUpdatesAfterTheBackwardPassBitForBit) {
   ForEveryRun([&](const TinyRun& run, int stage) {
-    const Trained expected =
+    const UpdatedInBackward expected =
         TrainUpdating(run, {.in_backward = false, .optimizer = OffloadDevice::kNone}, GetParam());
     ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
     ExpectSame(TrainUpdating(run, {}, GetParam()), expected);
@@ -145,7 +145,7 @@ TEST_P(BackwardUpdates, TakeEveryOptimizerOfElements) {
     TinyRun run = Unclipped(2);
     run.optimizer = algorithm;
     run.groups = optim::NoDecayOnNormsAndBiases;
-    const Trained expected = TrainUpdating(run, {.in_backward = false}, GetParam());
+    const UpdatedInBackward expected = TrainUpdating(run, {.in_backward = false}, GetParam());
     ExpectSame(TrainUpdating(run, {.pipelined = true}, GetParam()), expected);
   }
 }
@@ -172,7 +172,7 @@ TEST_P(BackwardUpdates, AreMadeAgainWhereTheNormIsClipped) {
          {norms.front() / 8, (norms.front() + norms.back()) / 2, norms.back() * 8}) {
       SCOPED_TRACE(limit);
       run.gradient_clipping = limit;
-      const Trained expected = TrainUpdating(run, behind, GetParam());
+      const UpdatedInBackward expected = TrainUpdating(run, behind, GetParam());
       ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
       ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
                  expected);
@@ -181,9 +181,9 @@ TEST_P(BackwardUpdates, AreMadeAgainWhereTheNormIsClipped) {
 }
 
 // Steps of which the second one is skipped: what blocks have been updated by then goes back.
-Trained TrainWithAPoisonedStep(const TinyRun& run, const Updates& updates, int ranks) {
+UpdatedInBackward TrainWithAPoisonedStep(const TinyRun& run, const Updates& updates, int ranks) {
   const testing::TemporaryFolder folder;
-  Trained trained;
+  UpdatedInBackward trained;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
     const auto engine = MakeUpdatingEngine(run, updates, folder.path().string(), world);
     std::vector<StepResult> steps;
@@ -213,7 +213,7 @@ TEST_P(BackwardUpdates, AreTakenBackWhereTheStepIsSkipped) {
       TinyRun run = Unclipped(stage, 1, precision);
       run.gradient_clipping = 0.05;
       constexpr auto kSkip = engine::NonFinitePolicy::kSkip;
-      const Trained expected = TrainWithAPoisonedStep(
+      const UpdatedInBackward expected = TrainWithAPoisonedStep(
           run, {.in_backward = false, .optimizer = OffloadDevice::kNone, .non_finite = kSkip},
           GetParam());
       for (const OffloadDevice device : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
@@ -226,9 +226,9 @@ TEST_P(BackwardUpdates, AreTakenBackWhereTheStepIsSkipped) {
 }
 
 // The scale begins too high for fp16, and falls until a step's gradients are finite.
-Trained TrainInFp16(const Updates& updates, int ranks) {
+UpdatedInBackward TrainInFp16(const Updates& updates, int ranks) {
   const testing::TemporaryFolder folder;
-  Trained trained;
+  UpdatedInBackward trained;
   TinyRun run = Unclipped(2);
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
     config::DsConfig config = TinyConfig(run);
@@ -248,14 +248,14 @@ Trained TrainInFp16(const Updates& updates, int ranks) {
 }
 
 TEST_P(BackwardUpdates, FollowTheLossScaleOfFp16) {
-  const Trained expected =
+  const UpdatedInBackward expected =
       TrainInFp16({.in_backward = false, .optimizer = OffloadDevice::kCpu}, GetParam());
   const auto skipped = std::count_if(expected.steps.begin(), expected.steps.end(),
                                      [](const StepResult& step) { return step.skipped; });
   EXPECT_GT(skipped, 0);
   EXPECT_LT(skipped, 12);
   for (const OffloadDevice device : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
-    const Trained ours = TrainInFp16({.optimizer = device}, GetParam());
+    const UpdatedInBackward ours = TrainInFp16({.optimizer = device}, GetParam());
     for (std::size_t i = 0; i < expected.steps.size(); ++i) {
       EXPECT_EQ(ours.steps[i].loss, expected.steps[i].loss);
       EXPECT_EQ(ours.steps[i].skipped, expected.steps[i].skipped);

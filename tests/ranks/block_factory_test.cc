@@ -20,15 +20,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kWidth = 256;
-constexpr std::int64_t kBlockBytes = kWidth * (kWidth + 1) * 4;
+constexpr std::int64_t kBlockWidth = 256;
+constexpr std::int64_t kBlockBytes = kBlockWidth * (kBlockWidth + 1) * 4;
 constexpr int kBlocks = 12;
 
 // A user's own module, with values as soon as it is made.
 class LinearBlock : public Block {
  public:
   explicit LinearBlock(int index) : Block("layer." + std::to_string(index)) {
-    linear = register_module("linear", torch::nn::Linear(kWidth, kWidth));
+    linear = register_module("linear", torch::nn::Linear(kBlockWidth, kBlockWidth));
   }
   Bundle forward(Bundle bundle) override {
     const at::Tensor& in = bundle.hidden.defined() ? bundle.hidden : bundle.tensor("input");
@@ -102,8 +102,8 @@ std::int64_t FindPeakOfStep(device::CountingAllocator& allocator, std::int64_t s
     auto model = std::make_shared<BlockList>();
     model->Add(std::make_shared<LinearBlock>(0));
     EXPECT_TRUE(models::AddTiledLinear(*model, {.name = "wide",
-                                                .in = kWidth,
-                                                .out = 16 * kWidth,
+                                                .in = kBlockWidth,
+                                                .out = 16 * kBlockWidth,
                                                 .in_splits = splits,
                                                 .out_splits = splits})
                     .ok());
@@ -115,7 +115,7 @@ std::int64_t FindPeakOfStep(device::CountingAllocator& allocator, std::int64_t s
       world.Barrier();
       if (world.rank() == 0) allocator.ResetPeak();
       world.Barrier();
-      engine->backward(engine->forward({.batch = {{"input", at::ones({1, kWidth})}}}));
+      engine->backward(engine->forward({.batch = {{"input", at::ones({1, kBlockWidth})}}}));
       EXPECT_TRUE(engine->step().ok());
       world.Barrier();
       if (world.rank() == 0) peak = allocator.PeakBytesOut() - before;
@@ -127,7 +127,7 @@ std::int64_t FindPeakOfStep(device::CountingAllocator& allocator, std::int64_t s
 
 // Stage 3 has one tile, and one tile's gradient, where it would have the matrix.
 TEST_F(BlockFactories, OfTilesTakeTheMemoryOfOneTile) {
-  constexpr std::int64_t kMatrixBytes = 16 * kWidth * kWidth * 4;
+  constexpr std::int64_t kMatrixBytes = 16 * kBlockWidth * kBlockWidth * 4;
   const std::int64_t shards = kMatrixBytes;  // of gradients, of both ranks, from pass to update
   const std::int64_t whole = FindPeakOfStep(*allocator_, 1), tiled = FindPeakOfStep(*allocator_, 4);
   EXPECT_LE(tiled, shards + kMatrixBytes / 2);
@@ -147,7 +147,8 @@ TEST(BlockFactory, IsAskedAgainForTheValues) {
         return block;
       });
       EXPECT_EQ(model->block(0).parameters()[0].storage().nbytes(), 0U);
-      EXPECT_EQ(model->block(0).parameters()[0].sizes(), (at::IntArrayRef{kWidth, kWidth}));
+      EXPECT_EQ(model->block(0).parameters()[0].sizes(),
+                (at::IntArrayRef{kBlockWidth, kBlockWidth}));
       const auto engine = Engine::create(model, PlainConfig(stage), {.world = &world}).value();
       EXPECT_EQ(made, 2);
       const auto values = ExportAll(*engine);
@@ -156,7 +157,7 @@ TEST(BlockFactory, IsAskedAgainForTheValues) {
         EXPECT_TRUE(values.at("layer.0.linear.bias").eq(0.5).all().item<bool>());
       }
       EXPECT_FALSE(model->block(0).parameters()[1].requires_grad());
-      engine->backward(engine->forward({.batch = {{"input", at::ones({2, kWidth})}}}));
+      engine->backward(engine->forward({.batch = {{"input", at::ones({2, kBlockWidth})}}}));
       EXPECT_TRUE(engine->step().ok());
     });
   }

@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr int kRanks = 3;
+constexpr int kFailingRanks = 3;
 constexpr int kFailing = 1;
 
 // What Engine::create throws or returns on each rank. No rank leaves its world before all have an
@@ -29,9 +29,9 @@ constexpr int kFailing = 1;
 std::vector<std::string> Create(
     int stage,
     const std::function<void(int rank, std::shared_ptr<BlockList>*, EngineOptions*)>& prepare) {
-  std::vector<std::string> answers(kRanks);
-  std::latch answered(kRanks);
-  testing::RunRanks(kRanks, [&](comm::Communicator& world) {
+  std::vector<std::string> answers(kFailingRanks);
+  std::latch answered(kFailingRanks);
+  testing::RunRanks(kFailingRanks, [&](comm::Communicator& world) {
     auto model = MakeTinyModel({.width = 64}, at::kFloat);
     EngineOptions options{.world = &world};
     prepare(world.rank(), &model, &options);
@@ -49,7 +49,7 @@ std::vector<std::string> Create(
 }
 
 void ExpectAllThrow(const std::vector<std::string>& answers, const std::string& what) {
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kFailingRanks; ++rank) {
     const std::string& answer = answers[static_cast<std::size_t>(rank)];
     if (rank == kFailing) {
       EXPECT_THAT(answer, AllOf(StartsWith("threw: "), HasSubstr(what)));

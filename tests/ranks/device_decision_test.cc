@@ -12,22 +12,22 @@
 namespace ds::tests {
 namespace {
 
-constexpr int kSteps = 4;
+constexpr int kDecidedSteps = 4;
 constexpr int kPoisoned = 1;  // the second step's gradients, of a run that may skip it
 
-struct Outcome {
+struct DecidedRun {
   std::vector<StepResult> steps;
   std::map<std::string, at::Tensor> parameters;
 };
 
-Outcome Train(TinyRun run, int world_size, bool decides_on_device) {
+DecidedRun Train(TinyRun run, int world_size, bool decides_on_device) {
   run.decides_on_device = decides_on_device;
   const bool skips = run.precision != Precision::kFp32;
-  Outcome outcome;
+  DecidedRun outcome;
   testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine(run, world);
     std::vector<StepResult> steps;
-    for (std::int64_t batch = 0; std::ssize(steps) < kSteps;) {
+    for (std::int64_t batch = 0; std::ssize(steps) < kDecidedSteps;) {
       const bool poisoned = skips && std::ssize(steps) == kPoisoned;
       const auto next = [&]() -> StatusOr<Bundle> {
         Bundle bundle = TinyBatch(run, world, batch++);
@@ -43,8 +43,8 @@ Outcome Train(TinyRun run, int world_size, bool decides_on_device) {
   return outcome;
 }
 
-void ExpectSame(const Outcome& ours, const Outcome& expected) {
-  for (std::size_t i = 0; i < kSteps; ++i) {
+void ExpectSame(const DecidedRun& ours, const DecidedRun& expected) {
+  for (std::size_t i = 0; i < kDecidedSteps; ++i) {
     SCOPED_TRACE("step " + std::to_string(i + 1));
     EXPECT_EQ(ours.steps[i].skipped, expected.steps[i].skipped);
     EXPECT_EQ(ours.steps[i].non_finite, expected.steps[i].non_finite);
@@ -70,7 +70,7 @@ TEST_P(DeviceDecision, IsTheHosts) {
                           .accumulation = 2,
                           .gradient_clipping = clipping,
                           .precision = precision};
-        const Outcome expected = Train(run, ranks, /*decides_on_device=*/false);
+        const DecidedRun expected = Train(run, ranks, /*decides_on_device=*/false);
         EXPECT_EQ(expected.steps[kPoisoned].skipped, precision != Precision::kFp32);
         ExpectSame(Train(run, ranks, /*decides_on_device=*/true), expected);
       }

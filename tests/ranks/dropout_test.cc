@@ -19,7 +19,7 @@ namespace ds::tests {
 namespace {
 
 constexpr std::int64_t kSequence = 8;
-constexpr std::int64_t kSamples = 8;  // of a step
+constexpr std::int64_t kStepSamples = 8;  // of a step
 
 std::shared_ptr<BlockList> MakeDroppingGpt2(const std::string& probability) {
   const auto config = models::ParseModelConfig(
@@ -50,12 +50,12 @@ DropoutOutcome Train(const Cut& cut, const std::string& probability) {
     const auto config = TinyConfig({.stage = cut.stage, .accumulation = cut.accumulation});
     const auto engine =
         Engine::create(MakeDroppingGpt2(probability), config, {.world = &world}).value();
-    const std::int64_t each = kSamples / (cut.ranks * cut.accumulation);
+    const std::int64_t each = kStepSamples / (cut.ranks * cut.accumulation);
     std::vector<StepResult> steps;
     for (int step = 0; step < 3; ++step) {
       for (std::int64_t micro = 0; micro < cut.accumulation; ++micro) {
         const at::Tensor places =
-            at::arange(kSamples * kSequence, at::kLong).view({kSamples, kSequence});
+            at::arange(kStepSamples * kSequence, at::kLong).view({kStepSamples, kSequence});
         const std::int64_t first = (micro * cut.ranks + world.rank()) * each;
         const at::Tensor tokens = (places * 7 + step).remainder(50).narrow(0, first, each);
         engine->backward(engine->forward(

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class Observer : public engine::TrainLoopObserver {
+class EarlyEndObserver : public engine::TrainLoopObserver {
  public:
   void OnStep(const StepResult& result, double /*seconds*/) override { last_step = result.step; }
   void OnCheckpoint(std::int64_t step, const fs::path& /*path*/) override { saved.push_back(step); }
@@ -35,7 +35,7 @@ class Observer : public engine::TrainLoopObserver {
 
 struct Ending {
   engine::TrainLoopEnd end;
-  Observer observer;
+  EarlyEndObserver observer;
   engine::BestEvaluation best;
 };
 
@@ -73,7 +73,7 @@ Ending Train(const fs::path& root, const std::vector<double>& losses,
         return engine::Evaluation{.loss = losses.at(evaluation++) + more, .labels = 1};
       };
     }
-    Observer observer;
+    EarlyEndObserver observer;
     engine::TrainLoopEnd end = engine::RunTrainLoop(*engine, next, parts, own, observer);
     if (world.rank() == 0) outcome = {std::move(end), std::move(observer), best};
   });

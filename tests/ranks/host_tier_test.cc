@@ -40,7 +40,7 @@ zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, const z
           .copies = std::move(copies)};
 }
 
-struct Trained {
+struct TrainedOnHost {
   std::vector<at::Tensor> weights;     // this rank's
   std::vector<at::Tensor> parameters;  // as the model has them
   std::int64_t moved_after_step = 0;   // bytes that were still here
@@ -67,8 +67,8 @@ void AddGradients(const zero::ShardedModel& sharded, int step, std::vector<at::T
 
 // Two updates; with tiers.leaving_bytes by late copies. Before the second one, if it is to be, one
 // that the device decides against.
-Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
-                     bool has_vain_update = false) {
+TrainedOnHost TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
+                           bool has_vain_update = false) {
   static device::CountingAllocator& allocator = device::CountingAllocator::Install();
   device::MemoryLedger ledger;
   std::shared_ptr<testing::DeferredCopies> copies;
@@ -86,7 +86,7 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::
   const auto sharded =
       zero::ShardedModel::Create(context, engine::BuildUnits(*model, run.groups), fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
-  Trained trained;
+  TrainedOnHost trained;
   for (const int step : has_vain_update ? std::vector{1, 0, 2} : std::vector{1, 2}) {
     trained.parameters.clear();
     AddGradients(*sharded, step, &trained.parameters);
@@ -132,8 +132,8 @@ TEST(HostTier, HoldsStateBetweenStepsForEveryOptimizer) {
                       .shape = {.vocabulary = 300, .width = 48, .layers = 2},
                       .groups = optim::WithMuonMatrices(optim::NoDecayOnNormsAndBiases)};
     testing::RunRanks(1, [&](comm::Communicator& world) {
-      const Trained here = TrainResting(world, run, {.optimizer = Rest::kHere});
-      const Trained host = TrainResting(world, run, {.optimizer = Rest::kHost});
+      const TrainedOnHost here = TrainResting(world, run, {.optimizer = Rest::kHere});
+      const TrainedOnHost host = TrainResting(world, run, {.optimizer = Rest::kHost});
       EXPECT_GT(here.moved_after_step, 0) << "what is here is moved by that";
       EXPECT_EQ(host.moved_after_step, 0) << "all of it is away";
       ExpectEqual(here.weights, host.weights);
@@ -157,8 +157,8 @@ void ExpectSameBits(ChooseTiers choose_tiers, Look look_at) {
                    << "stage " << stage << ", precision " << static_cast<int>(precision));
       const TinyRun run = LargeRun(stage, precision);
       testing::RunRanks(1, [&](comm::Communicator& world) {
-        const Trained here = TrainResting(world, run, {});
-        const Trained away = TrainResting(world, run, choose_tiers(stage));
+        const TrainedOnHost here = TrainResting(world, run, {});
+        const TrainedOnHost away = TrainResting(world, run, choose_tiers(stage));
         look_at(away);
         ExpectEqual(here.weights, away.weights);
       });
@@ -176,7 +176,7 @@ TEST(HostTier, HasTheSameBitsWithOverlappedCopies) {
                        .most_elements = 2048,
                        .reads_ahead = true};
   };
-  ExpectSameBits(choose_tiers, [](const Trained& away) {
+  ExpectSameBits(choose_tiers, [](const TrainedOnHost& away) {
     EXPECT_EQ(away.moved_after_step, 0) << "all of it is away";
   });
 }
@@ -191,8 +191,8 @@ TEST(HostTier, KeepsStateThatTheDeviceSkips) {
       const zero::Tiers tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
                               .optimizer = Rest::kHost,
                               .most_elements = 2048};
-      const Trained expected = TrainResting(world, run, tiers);
-      const Trained trained = TrainResting(world, run, tiers, /*has_vain_update=*/true);
+      const TrainedOnHost expected = TrainResting(world, run, tiers);
+      const TrainedOnHost trained = TrainResting(world, run, tiers, /*has_vain_update=*/true);
       SCOPED_TRACE(stage);
       ExpectEqual(expected.parameters, trained.parameters);
       ExpectEqual(expected.weights, trained.weights);
@@ -207,7 +207,7 @@ TEST(HostTier, PrefetchesTheNextSubGroupAndNeverBlocksTheHost) {
                             .leaving_bytes = 1 << 30,
                             .most_elements = 2048,
                             .reads_ahead = true};
-    const Trained trained = TrainResting(world, LargeRun(1, Precision::kBf16), tiers);
+    const TrainedOnHost trained = TrainResting(world, LargeRun(1, Precision::kBf16), tiers);
     const std::vector<std::string>& copies = trained.copies;
     EXPECT_THAT(copies, ::testing::Not(::testing::Contains("host waits")));
     const auto update = std::find(copies.begin(), copies.end(), "take 8192");
@@ -233,7 +233,7 @@ TEST(FileTierOfADevice, HoldsTheModelStateForTheSameBits) {
     tiers.gradients = tiers.optimizer = Rest::kFile;
     return tiers;
   };
-  ExpectSameBits(choose_tiers, [](const Trained&) {});
+  ExpectSameBits(choose_tiers, [](const TrainedOnHost&) {});
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 namespace ds::tests {
 namespace {
 
-constexpr std::int64_t kTokens = 8;
+constexpr std::int64_t kSampleTokens = 8;
 
 std::shared_ptr<BlockList> MakeGpt2() {
   const auto config = models::ParseModelConfig(
@@ -32,7 +32,7 @@ std::shared_ptr<BlockList> MakeGpt2() {
 
 // Of the first sample no label counts, of the others 6, 8 and 1.
 Bundle Samples(std::int64_t first, std::int64_t count) {
-  const at::Tensor places = at::arange(4 * kTokens, at::kLong).view({4, kTokens});
+  const at::Tensor places = at::arange(4 * kSampleTokens, at::kLong).view({4, kSampleTokens});
   at::Tensor labels = (places * 3 + 2).remainder(50);
   labels[0].fill_(models::kIgnoredLabel);
   labels[1].narrow(0, 0, 2).fill_(models::kIgnoredLabel);

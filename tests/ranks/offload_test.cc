@@ -34,7 +34,7 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kSmall = 5 * kPage;
 
 // Shards of several sub-groups each, and layers of less than one.
-constexpr TinyShape kShape{.vocabulary = 300, .width = 48, .layers = 2};
+constexpr TinyShape kOffloadedShape{.vocabulary = 300, .width = 48, .layers = 2};
 
 struct Offload {
   bool optimizer = false;
@@ -91,13 +91,13 @@ std::unique_ptr<Engine> MakeEngine(const OffloadRun& run, const Folders& folders
       .value();
 }
 
-struct Outcome {
+struct OffloadedRun {
   std::vector<StepResult> steps;
   Parameters parameters;
 };
 
-Outcome Train(const OffloadRun& run, int world_size) {
-  Outcome outcome;
+OffloadedRun Train(const OffloadRun& run, int world_size) {
+  OffloadedRun outcome;
   const Folders folders;
   testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeEngine(run, folders, world, nullptr);
@@ -114,7 +114,7 @@ void ExpectSameBits(const Parameters& a, const Parameters& b) {
   for (const auto& [name, value] : a) EXPECT_TRUE(value.equal(b.at(name))) << name;
 }
 
-void ExpectSameBits(const Outcome& a, const Outcome& b) {
+void ExpectSameBits(const OffloadedRun& a, const OffloadedRun& b) {
   ExpectSameBits(a.parameters, b.parameters);
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
     EXPECT_EQ(a.steps[i].loss, b.steps[i].loss);
@@ -143,8 +143,8 @@ TEST_P(Offloaded, MatchesStateInMemoryBitForBit) {
         OffloadRun run{.tiny = {.stage = stage,
                                 .accumulation = accumulation,
                                 .precision = precision,
-                                .shape = kShape}};
-        const Outcome expected = Train(run, GetParam());
+                                .shape = kOffloadedShape}};
+        const OffloadedRun expected = Train(run, GetParam());
         for (const Offload& offload : ListOffloads(stage)) {
           SCOPED_TRACE(::testing::Message()
                        << "stage " << stage << ", precision " << static_cast<int>(precision)
@@ -164,9 +164,9 @@ TEST_P(Offloaded, TrainsLikewiseWithEveryOptimizerOfElements) {
   for (const config::OptimizerAlgorithm& algorithm : algorithms) {
     OffloadRun run{.tiny = {.stage = 2,
                             .optimizer = algorithm,
-                            .shape = kShape,
+                            .shape = kOffloadedShape,
                             .groups = optim::NoDecayOnNormsAndBiases}};
-    const Outcome expected = Train(run, GetParam());
+    const OffloadedRun expected = Train(run, GetParam());
     run.offload = {.optimizer = true, .pipelined = true};
     SCOPED_TRACE(algorithm.index());
     ExpectSameBits(Train(run, GetParam()), expected);
@@ -185,10 +185,10 @@ TEST_P(Offloaded, MatchesWithOptimizersOfFullParameters) {
             .tiny = {.stage = stage,
                      .precision = precision,
                      .optimizer = algorithm,
-                     .shape = kShape,
+                     .shape = kOffloadedShape,
                      .groups = muon ? optim::WithMuonMatrices(optim::OneGroup)
                                     : optim::ParameterGrouper(optim::NoDecayOnNormsAndBiases)}};
-        const Outcome expected = Train(run, GetParam());
+        const OffloadedRun expected = Train(run, GetParam());
         for (const Offload& offload : ListOffloads(stage)) {
           SCOPED_TRACE(::testing::Message()
                        << (muon ? "Muon" : "Lamb") << ", stage " << stage << ", precision "
@@ -203,9 +203,9 @@ TEST_P(Offloaded, MatchesWithOptimizersOfFullParameters) {
 
 TEST(Offload, TrainsLikewiseInGroupsThatShardAmongThemselves) {
   for (const int stage : {1, 3}) {
-    OffloadRun run{.tiny = {.stage = stage, .accumulation = 2, .shape = kShape}};
+    OffloadRun run{.tiny = {.stage = stage, .accumulation = 2, .shape = kOffloadedShape}};
     run.tiny.zero.mics_shard_size = 2;
-    const Outcome expected = Train(run, 4);
+    const OffloadedRun expected = Train(run, 4);
     run.offload = {.optimizer = true, .pipelined = true};
     ExpectSameBits(Train(run, 4), expected);
   }
@@ -215,8 +215,9 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Offloaded, ::testing::Values(1, 2, 3));
 
 TEST(Offload, HoldsOnlySmallTensorsInMemory) {
   const Folders folders;
-  const OffloadRun run{.tiny = {.stage = 3, .precision = Precision::kBf16, .shape = kShape},
-                       .offload = {.optimizer = true, .parameters = true}};
+  const OffloadRun run{
+      .tiny = {.stage = 3, .precision = Precision::kBf16, .shape = kOffloadedShape},
+      .offload = {.optimizer = true, .parameters = true}};
   testing::RunRanks(2, [&](comm::Communicator& world) {
     device::MemoryLedger ledger;
     const auto engine = MakeEngine(run, folders, world, &ledger);
@@ -233,11 +234,11 @@ TEST(Offload, HoldsOnlySmallTensorsInMemory) {
 
 TEST(Offload, KeepsThePartOfTheStateThatRatioAllows) {
   const Folders folders;
-  const std::int64_t layer = kShape.width * kShape.width + kShape.width;
-  const std::int64_t table = kShape.vocabulary * kShape.width;
+  const std::int64_t layer = kOffloadedShape.width * kOffloadedShape.width + kOffloadedShape.width;
+  const std::int64_t table = kOffloadedShape.vocabulary * kOffloadedShape.width;
   for (const double ratio : {1.0, 0.85, 0.6, 0.0}) {
     SCOPED_TRACE(ratio);
-    const OffloadRun run{.tiny = {.stage = 2, .shape = kShape},
+    const OffloadRun run{.tiny = {.stage = 2, .shape = kOffloadedShape},
                          .offload = {.optimizer = true, .ratio = ratio}};
     testing::RunRanks(1, [&](comm::Communicator& world) {
       device::MemoryLedger ledger;
@@ -264,7 +265,7 @@ TEST(Offload, KeepsThePartOfTheStateThatRatioAllows) {
 
 TEST(Offload, KeepsNothingOfGradientsThatWereRead) {
   const Folders folders;
-  const OffloadRun run{.tiny = {.stage = 3, .shape = kShape},
+  const OffloadRun run{.tiny = {.stage = 3, .shape = kOffloadedShape},
                        .offload = {.optimizer = true, .pipelined = true}};
   testing::RunRanks(1, [&](comm::Communicator& world) {
     device::MemoryLedger ledger;
@@ -321,7 +322,7 @@ Parameters LoadAndTrain(const std::filesystem::path& root, const OffloadRun& run
 
 TEST(Offload, IsSavedFromAnyTierAndResumesInAnyOther) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    const OffloadRun memory{.tiny = {.stage = 3, .precision = precision, .shape = kShape}};
+    const OffloadRun memory{.tiny = {.stage = 3, .precision = precision, .shape = kOffloadedShape}};
     OffloadRun files = memory;
     files.offload = {.optimizer = true, .parameters = true, .pipelined = true};
     OffloadRun optimizer_in_files = memory;
@@ -339,7 +340,7 @@ TEST(Offload, IsSavedFromAnyTierAndResumesInAnyOther) {
 
 TEST(Offload, ResumesInAWorldOfAnotherSizeLikeMemory) {
   const testing::TemporaryFolder folder;
-  const OffloadRun memory{.tiny = {.stage = 3, .shape = kShape}};
+  const OffloadRun memory{.tiny = {.stage = 3, .shape = kOffloadedShape}};
   OffloadRun files = memory;
   files.offload = {.optimizer = true, .parameters = true};
   TrainAndSave(folder.path(), files);
@@ -358,8 +359,8 @@ TEST(Offload, OffloadsAndReloadsStates) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       SCOPED_TRACE(::testing::Message()
                    << "stage " << stage << ", precision " << static_cast<int>(precision));
-      OffloadRun run{.tiny = {.stage = stage, .precision = precision, .shape = kShape}};
-      const Outcome expected = Train(run, 2);
+      OffloadRun run{.tiny = {.stage = stage, .precision = precision, .shape = kOffloadedShape}};
+      const OffloadedRun expected = Train(run, 2);
       run.offload = {.optimizer = stage > 0, .parameters = stage == 3};
       const Folders folders;
       testing::RunRanks(2, [&](comm::Communicator& world) {

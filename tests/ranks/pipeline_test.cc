@@ -36,18 +36,19 @@ constexpr Order kWholeStages[] = {
     {ScheduleKind::kGPipe}, {ScheduleKind::kOneForwardOneBackward}, {ScheduleKind::kZeroBubbleH1}};
 constexpr Order kInTwoChunks[] = {{ScheduleKind::kInterleaved, 2}, {ScheduleKind::kZeroBubbleV, 2}};
 
-struct Cut {
+struct PipelineCut {
   int stages = 1, readers = 1, zero = 0;
 };
 
 // Dropout, a tied head, four blocks; accumulation and clipping.
-void ExpectTrainsWhatOneRankTrains(std::span<const Order> orders, const std::vector<Cut>& cuts) {
+void ExpectTrainsWhatOneRankTrains(std::span<const Order> orders,
+                                   const std::vector<PipelineCut>& cuts) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     const DecoderRun one{
         .model = model, .accumulation = 4, .optimizer = config::SgdConfig{.momentum = 0.9}};
     const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
     for (const Order& order : orders) {
-      for (const Cut& cut : cuts) {
+      for (const PipelineCut& cut : cuts) {
         SCOPED_TRACE(fmt::format("{} {} {}x{} ZeRO {}", model, NameOf(order.kind), cut.stages,
                                  cut.readers, cut.zero));
         DecoderRun run = one;

@@ -26,7 +26,7 @@ struct RecomputeCase {
   config::RecomputeChoice recompute;
 };
 
-constexpr char kGpt2[] =
+constexpr char kRecomputedGpt2[] =
     R"({"model_type": "gpt2", "vocab_size": 50, "n_positions": 8, "n_embd": 16, "n_layer": 3,
         "n_head": 2, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1})";
 constexpr char kLlama[] =
@@ -76,7 +76,7 @@ void ExpectSame(const RecomputedRun& ours, const RecomputedRun& expected) {
 }
 
 TEST(RecomputeInTraining, ChangesNoBitAtAnyStage) {
-  for (const char* const model : {kGpt2, kLlama}) {
+  for (const char* const model : {kRecomputedGpt2, kLlama}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
         const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision};
@@ -130,7 +130,7 @@ class SumOfSquares : public Block {
 };
 
 // A second passes with every look at it.
-class TickingClock : public ManualClock {
+class RecomputeClock : public ManualClock {
  public:
   std::chrono::nanoseconds Now() const override { return std::chrono::seconds(++looks_); }
 
@@ -144,7 +144,7 @@ std::vector<DeepSpeedApi::RecomputeTimes> TimeAStep(comm::Communicator& world,
   const TinyRun run{.stage = 3, .accumulation = 2};
   config::DsConfig config = TinyConfig(run);
   config.activation_checkpointing.profile = profile;
-  const TickingClock clock;
+  const RecomputeClock clock;
   auto model =
       models::BuildModel(models::ParseModelConfig(kLlama, "config.json").value(), at::kFloat);
   const auto engine =

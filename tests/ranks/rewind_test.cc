@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Observer : public engine::TrainLoopObserver {
+class RewindObserver : public engine::TrainLoopObserver {
  public:
   void OnStep(const StepResult& result, double /*seconds*/) override {
     steps.push_back(result.step);
@@ -38,7 +38,7 @@ class Observer : public engine::TrainLoopObserver {
 
 struct RewoundRun {
   Status status;
-  Observer observer;
+  RewindObserver observer;
   std::map<std::string, at::Tensor> parameters;
 };
 
@@ -72,7 +72,7 @@ RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_ou
     if (generation > 0) {
       EXPECT_TRUE(checkpoint::LoadCheckpoint(root / "step-2", parts, world, &lineage).ok());
     }
-    Observer observer;
+    RewindObserver observer;
     const engine::TrainLoopEnd end = engine::RunTrainLoop(
         *engine, next, parts,
         {.total_steps = 6, .save_every = 2, .checkpoint_root = root, .lineage = &lineage},

@@ -95,13 +95,13 @@ TEST(StageChannels, ASingleRankSendsTheFullTensor) {
   });
 }
 
-struct Trained {
+struct TrainedStage {
   DecoderOutcome outcome;
   std::uint64_t bytes = 0;  // that rank 0 has sent and received
 };
 
-Trained TrainCounted(const DecoderRun& run, int ranks) {
-  Trained trained;
+TrainedStage TrainCounted(const DecoderRun& run, int ranks) {
+  TrainedStage trained;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
     const auto engine = MakeDecoderEngine(run, world);
     const auto bytes = [&] { return world.traffic().of(comm::TrafficKind::kPointToPoint).bytes; };
@@ -141,9 +141,9 @@ TEST(StageChannels, TensorRanksDivideTheBytesBetweenStagesAndChangeNoBit) {
                    .schedule = cut.schedule,
                    .chunks = cut.chunks,
                    .accumulation = 4};
-    const Trained in_parts = TrainCounted(run, run.ranks_of_a_sample());
+    const TrainedStage in_parts = TrainCounted(run, run.ranks_of_a_sample());
     run.sends_parts = false;
-    const Trained whole = TrainCounted(run, run.ranks_of_a_sample());
+    const TrainedStage whole = TrainCounted(run, run.ranks_of_a_sample());
     ExpectSameBits(whole.outcome, in_parts.outcome);
     if (cut.model == kMixtralDecoder) {  // sends numbers of its routers, too
       EXPECT_LT(in_parts.bytes, whole.bytes);

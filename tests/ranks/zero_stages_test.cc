@@ -8,25 +8,25 @@
 namespace ds::tests {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kStagedSteps = 3;
 
-struct Outcome {
+struct StagedRun {
   std::vector<StepResult> steps;
   std::map<std::string, at::Tensor> parameters;
 };
 
-Outcome Train(const TinyRun& run, int world_size) {
-  Outcome outcome;
+StagedRun Train(const TinyRun& run, int world_size) {
+  StagedRun outcome;
   testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine(run, world);
-    auto steps = TrainTiny(*engine, run, kSteps);
+    auto steps = TrainTiny(*engine, run, kStagedSteps);
     auto parameters = ExportAll(*engine);
     if (world.rank() == 0) outcome = {std::move(steps), std::move(parameters)};
   });
   return outcome;
 }
 
-void ExpectSameBits(const Outcome& a, const Outcome& b) {
+void ExpectSameBits(const StagedRun& a, const StagedRun& b) {
   for (const auto& [name, value] : a.parameters) {
     EXPECT_TRUE(value.equal(b.parameters.at(name))) << name;
   }
@@ -36,7 +36,7 @@ void ExpectSameBits(const Outcome& a, const Outcome& b) {
   }
 }
 
-void ExpectClose(const Outcome& a, const Outcome& b, double tolerance) {
+void ExpectClose(const StagedRun& a, const StagedRun& b, double tolerance) {
   for (const auto& [name, value] : a.parameters) {
     EXPECT_TRUE(value.allclose(b.parameters.at(name), 0, tolerance)) << name;
   }
@@ -45,7 +45,7 @@ void ExpectClose(const Outcome& a, const Outcome& b, double tolerance) {
 class ZeroStages : public ::testing::TestWithParam<int> {};
 
 TEST_P(ZeroStages, EqualStageZeroBitForBit) {
-  const Outcome expected = Train({.stage = 0}, GetParam());
+  const StagedRun expected = Train({.stage = 0}, GetParam());
   for (const int stage : {1, 2, 3}) {
     SCOPED_TRACE("stage " + std::to_string(stage));
     ExpectSameBits(Train({.stage = stage}, GetParam()), expected);
@@ -56,7 +56,7 @@ TEST_P(ZeroStages, EqualStageZeroBitForBitWithoutClippingAndInBf16) {
   for (const Precision precision :
        {Precision::kFp32, Precision::kBf16, Precision::kBf16State, Precision::kBf16Throughout}) {
     const TinyRun run{.gradient_clipping = 0.0, .precision = precision};
-    const Outcome expected = Train(run, GetParam());
+    const StagedRun expected = Train(run, GetParam());
     for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE("stage " + std::to_string(stage) +
                    (precision == Precision::kFp32 ? "" : " in bf16"));
@@ -73,7 +73,7 @@ TEST_P(ZeroStages, EqualStageZeroBitForBitWithParameterGroups) {
       config::AdamConfig{}, config::LambConfig{}, config::MuonConfig{}};
   for (const config::OptimizerAlgorithm& algorithm : algorithms) {
     TinyRun run{.optimizer = algorithm, .groups = optim::NoDecayOnNormsAndBiases};
-    const Outcome expected = Train(run, GetParam());
+    const StagedRun expected = Train(run, GetParam());
     for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE("stage " + std::to_string(stage) + ", optimizer " +
                    std::to_string(algorithm.index()));
@@ -90,8 +90,8 @@ TEST_P(ZeroStages, ParameterGroupsOfEqualRatesMatchOneGroup) {
     return optim::ParameterGroup{.muon = name.ends_with('b')};  // which Adam does not look at
   };
   for (const int stage : {0, 3}) {
-    const Outcome one = Train({.stage = stage, .gradient_clipping = 0.0}, GetParam());
-    const Outcome two =
+    const StagedRun one = Train({.stage = stage, .gradient_clipping = 0.0}, GetParam());
+    const StagedRun two =
         Train({.stage = stage, .gradient_clipping = 0.0, .groups = two_groups}, GetParam());
     for (const auto& [name, value] : one.parameters) {
       EXPECT_TRUE(value.equal(two.parameters.at(name))) << name;
@@ -102,25 +102,25 @@ TEST_P(ZeroStages, ParameterGroupsOfEqualRatesMatchOneGroup) {
 
 // Stages 0 and 1 add micro-batches before ranks, 2 and 3 ranks before micro-batches.
 TEST_P(ZeroStages, AccumulateInOneOfTwoOrders) {
-  const Outcome late = Train({.stage = 0, .accumulation = 2}, GetParam());
+  const StagedRun late = Train({.stage = 0, .accumulation = 2}, GetParam());
   ExpectSameBits(Train({.stage = 1, .accumulation = 2}, GetParam()), late);
-  const Outcome early = Train({.stage = 2, .accumulation = 2}, GetParam());
+  const StagedRun early = Train({.stage = 2, .accumulation = 2}, GetParam());
   ExpectSameBits(Train({.stage = 3, .accumulation = 2}, GetParam()), early);
   ExpectClose(early, late, 1e-6);
 }
 
 TEST_P(ZeroStages, MatchOneRank) {
-  const Outcome alone = Train({}, 1);
+  const StagedRun alone = Train({}, 1);
   ExpectClose(Train({.stage = 3}, GetParam()), alone, 1e-5);
   ExpectClose(Train({.stage = 3, .accumulation = 2}, GetParam()), alone, 1e-5);
 }
 
 TEST_P(ZeroStages, ReportTheStepAsItWas) {
-  const Outcome outcome = Train({.stage = 2, .accumulation = 2}, GetParam());
+  const StagedRun outcome = Train({.stage = 2, .accumulation = 2}, GetParam());
   const StepResult& last = outcome.steps.back();
   EXPECT_TRUE(last.boundary);
   EXPECT_FALSE(last.skipped);
-  EXPECT_EQ(last.step, kSteps);
+  EXPECT_EQ(last.step, kStagedSteps);
   EXPECT_EQ(last.samples, 24);
   EXPECT_EQ(last.tokens, 24 * 4);
   EXPECT_EQ(last.lr, 0.05);

@@ -18,7 +18,7 @@ namespace ds::data {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Json = HostCache::Json;
 
 constexpr int kFormat = 3;
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Paths = std::vector<std::string>;  // relative to the folder
-using Splits = std::map<std::string, Paths>;
+using Splits = std::map<std::string, std::vector<std::string>>;
 
 constexpr std::size_t kMostNames = 4;  // listed in a notice
 

@@ -22,10 +22,10 @@ namespace {
 using ::testing::HasSubstr;
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
-constexpr std::int64_t kWidth = 8;
+constexpr std::int64_t kRowWidth = 8;
 
 at::Tensor Input(at::ScalarType dtype) {
-  return at::randn({2, 3, 4, kWidth}, dtype).requires_grad_();
+  return at::randn({2, 3, 4, kRowWidth}, dtype).requires_grad_();
 }
 
 // The derivative of the sum of `function` by what it is given.
@@ -47,11 +47,13 @@ void ExpectRefusal(const std::string& part, const Function& function) {
 }
 
 at::Tensor Angles(const at::Tensor& x) {
-  return at::arange(4 * kWidth / 2, x.options().requires_grad(false)).view({4, kWidth / 2}).cos();
+  return at::arange(4 * kRowWidth / 2, x.options().requires_grad(false))
+      .view({4, kRowWidth / 2})
+      .cos();
 }
 
 const Function kNorm = [](const at::Tensor& x) {
-  return NormaliseByRms(x, at::randn({kWidth}, x.scalar_type()), 1e-6);
+  return NormaliseByRms(x, at::randn({kRowWidth}, x.scalar_type()), 1e-6);
 };
 const Function kRotary = [](const at::Tensor& x) { return ApplyRotary(x, Angles(x), Angles(x)); };
 const Function kSwiGlu = [](const at::Tensor& x) {
@@ -64,10 +66,10 @@ TEST(SecondDerivative, IsRefusedByNameWhereTheFirstHasNoGraph) {
   ExpectRefusal("SwiGLU", kSwiGlu);
   ExpectRefusal("GELU", [](const at::Tensor& x) { return Activate(Activation::kGeluTanh, x); });
   ExpectRefusal("a linear layer", [](const at::Tensor& x) {
-    return Affine(x, at::randn({5, kWidth}), /*bias=*/{}, WeightLayout::kOutIn);
+    return Affine(x, at::randn({5, kRowWidth}), /*bias=*/{}, WeightLayout::kOutIn);
   });
   ExpectRefusal("the language model's loss", [](const at::Tensor& x) {
-    return LmLoss(x, at::randn({5, kWidth}), at::arange(24, at::kLong).remainder(5), {});
+    return LmLoss(x, at::randn({5, kRowWidth}), at::arange(24, at::kLong).remainder(5), {});
   });
 }
 

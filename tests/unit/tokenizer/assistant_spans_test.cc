@@ -14,14 +14,14 @@ namespace ds::tokenizer {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const std::filesystem::path kSpanGoldens =
     std::filesystem::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/span_goldens";
 
 // The words of each span, with the index of its message.
 std::vector<std::pair<std::size_t, std::string>> Learnt(const std::string& source,
-                                                        const Json& messages) {
+                                                        const OrderedJson& messages) {
   const TokenizerFolder folder = testing::SpanGoldens(kSpanGoldens).FolderWith(source);
   const ChatOptions options{.variables = folder.chat_variables, .now = {}, .limits = {}};
   const auto chat = folder.chat_template->Render(messages, options);
@@ -36,7 +36,7 @@ std::vector<std::pair<std::size_t, std::string>> Learnt(const std::string& sourc
   return learnt;
 }
 
-Json Message(const std::string& role, const std::string& content) {
+OrderedJson Message(const std::string& role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
@@ -50,15 +50,17 @@ TEST(AssistantSpansTest, BlocksKnowTheirMessage) {
   const std::string source =
       "{% for m in messages %}{% if m.role == 'assistant' %}A:{% generation %}{{ m.content }}"
       "{% endgeneration %}{% else %}U:{{ m.content }}{% endif %}{% endfor %}";
-  const Json messages = Json::array({Message("user", "a"), Message("assistant", "b"),
-                                     Message("user", "c"), Message("assistant", "d")});
+  const OrderedJson messages =
+      OrderedJson::array({Message("user", "a"), Message("assistant", "b"), Message("user", "c"),
+                          Message("assistant", "d")});
   EXPECT_THAT(Learnt(source, messages),
               ::testing::ElementsAre(std::pair{1u, "b"}, std::pair{3u, "d"}));
 }
 
 TEST(AssistantSpansTest, RefusesSpansThatCannotBeFound) {
   const testing::SpanGoldens goldens(kSpanGoldens);
-  const Json messages = Json::array({Message("user", "Hello?"), Message("assistant", "Hi.")});
+  const OrderedJson messages =
+      OrderedJson::array({Message("user", "Hello?"), Message("assistant", "Hi.")});
   for (const auto& [name, refused] : goldens.golden()["refused"].items()) {
     const TokenizerFolder folder = goldens.FolderWith(refused[0].get<std::string>());
     const auto chat = folder.chat_template->Render(messages, {});
@@ -74,7 +76,8 @@ TEST(AssistantSpansTest, RefusesSpansThatCannotBeFound) {
 
 // Words that an operation on texts has made are still words of their message.
 TEST(AssistantSpansTest, OperationsKeepTheOrigin) {
-  const Json messages = Json::array({Message("user", " one two "), Message("assistant", "x")});
+  const OrderedJson messages =
+      OrderedJson::array({Message("user", " one two "), Message("assistant", "x")});
   for (const std::string words : {"u.strip()",
                                   "u | trim",
                                   "u.split(' ')[1]",
@@ -122,8 +125,9 @@ TEST(AssistantSpansTest, QuestionsAboutOtherMessagesAreFine) {
       "{% for m in messages %}{% set before = messages[loop.index0 - 1] %}"
       "{% if m.role == 'assistant' %}{{ '!' if 'o' in before.content else '?' }}"
       "{{ before.content | length }}{{ before.role }}{{ m.content }}{% endif %}{% endfor %}";
-  EXPECT_THAT(Learnt(source, Json::array({Message("user", "one"), Message("assistant", "x")})),
-              ::testing::ElementsAre(std::pair{1u, "!3userx"}));
+  EXPECT_THAT(
+      Learnt(source, OrderedJson::array({Message("user", "one"), Message("assistant", "x")})),
+      ::testing::ElementsAre(std::pair{1u, "!3userx"}));
 }
 
 // DeepSeek-V3's template adds arguments to texts.
@@ -131,10 +135,11 @@ TEST(AssistantSpansTest, ArgumentsAreTextForTemplatesThatAddThem) {
   const std::string source =
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name + ' ' + "
       "c.function.arguments }}{% else %}{{ m.content }}{% endfor %}{% endfor %}";
-  Json call = Message("assistant", "");
-  call["tool_calls"] = Json::parse(
+  OrderedJson call = Message("assistant", "");
+  call["tool_calls"] = OrderedJson::parse(
       R"([{"type": "function", "function": {"name": "f", "arguments": {"a": [1, "\u00e9"]}}}])");
-  const ChatRow row{.messages = Json::array({Message("user", "x"), call}), .learnt = {true, true}};
+  const ChatRow row{.messages = OrderedJson::array({Message("user", "x"), call}),
+                    .learnt = {true, true}};
   const auto chat = WriteChat(row, testing::SpanGoldens(kSpanGoldens).FolderWith(source));
   ASSERT_TRUE(chat.ok()) << chat.status().message();
   EXPECT_EQ(chat->whole.text, "xf {\"a\": [1, \"\u00e9\"]}");
@@ -145,8 +150,8 @@ TEST(AssistantSpansTest, FirstMessageHasItsHeader) {
   const std::string source =
       "{% for m in messages %}{{ (bos_token if loop.first else '') ~ '<|' ~ m.role ~ '|>' ~ "
       "m.content ~ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
-  EXPECT_THAT(Learnt(source, Json::array({Message("assistant", "hi"), Message("user", "x"),
-                                          Message("assistant", "y")})),
+  EXPECT_THAT(Learnt(source, OrderedJson::array({Message("assistant", "hi"), Message("user", "x"),
+                                                 Message("assistant", "y")})),
               ::testing::ElementsAre(std::pair{0u, "hi<|end|>"}, std::pair{2u, "y<|end|>"}));
 }
 

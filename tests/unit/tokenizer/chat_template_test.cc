@@ -15,13 +15,15 @@
 namespace ds::tokenizer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 const fs::path kChatGoldens = fs::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/chat_goldens";
 
-Json ReadGolden(const std::string& name) { return Json::parse(*ReadFile(kChatGoldens / name)); }
+OrderedJson ReadGolden(const std::string& name) {
+  return OrderedJson::parse(*ReadFile(kChatGoldens / name));
+}
 
 // 24 November 2026, 13:05:09, a Tuesday.
 std::tm FixedTime() {
@@ -36,7 +38,7 @@ std::tm FixedTime() {
   return time;
 }
 
-ChatOptions OptionsOf(const Json& conversation, bool prompt) {
+ChatOptions OptionsOf(const OrderedJson& conversation, bool prompt) {
   ChatOptions options{.add_generation_prompt = prompt, .now = FixedTime()};
   options.variables = conversation;
   options.variables.erase("messages");
@@ -46,16 +48,16 @@ ChatOptions OptionsOf(const Json& conversation, bool prompt) {
 }
 
 TEST(ChatGoldensTest, TextIsThatOfTransformers) {
-  const Json templates = ReadGolden("templates.json");
-  const Json conversations = ReadGolden("conversations.json");
+  const OrderedJson templates = ReadGolden("templates.json");
+  const OrderedJson conversations = ReadGolden("conversations.json");
   EXPECT_GE(templates.size(), 40u);
-  for (const Json& row : ReadGolden("rendered.json")) {
+  for (const OrderedJson& row : ReadGolden("rendered.json")) {
     const auto name = row["template"].get<std::string>();
     SCOPED_TRACE(name + ", " + row["conversation"].get<std::string>() +
                  (row["prompt"].get<bool>() ? ", with prompt" : ""));
     const auto parsed = ChatTemplate::Parse(templates[name].get<std::string>());
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-    const Json& conversation = conversations[row["conversation"].get<std::string>()];
+    const OrderedJson& conversation = conversations[row["conversation"].get<std::string>()];
     const auto rendered = parsed->Render(conversation["messages"],
                                          OptionsOf(conversation, row["prompt"].get<bool>()));
     if (row.contains("error")) {
@@ -66,7 +68,7 @@ TEST(ChatGoldensTest, TextIsThatOfTransformers) {
     EXPECT_EQ(rendered->text, row["text"].get<std::string>());
     if (!row.contains("generated")) continue;
     std::vector<std::string> expected, generated;
-    for (const Json& span : row["generated"]) {
+    for (const OrderedJson& span : row["generated"]) {
       // The goldens count characters; every text with generation blocks is compared by its words.
       std::u32string characters;
       for (std::string_view rest = rendered->text; !rest.empty();) {
@@ -91,7 +93,7 @@ std::string RenderedText(std::string_view source, const ChatOptions& options = {
   const auto parsed = ChatTemplate::Parse(source);
   if (!parsed.ok()) return "error: " + parsed.status().message();
   const auto rendered =
-      parsed->Render(Json::parse(R"([{"role": "user", "content": "x"}])"), options);
+      parsed->Render(OrderedJson::parse(R"([{"role": "user", "content": "x"}])"), options);
   return rendered.ok() ? rendered->text : "error: " + rendered.status().message();
 }
 
@@ -161,8 +163,8 @@ TEST(ChatTemplateTest, IsBoundedInTimeAndMemory) {
   for (int i = 0; i < 5000; ++i) nested += "{% if true %}";
   EXPECT_THAT(RenderedText(nested), HasSubstr("nested too deep"));
   const auto parsed = ChatTemplate::Parse("{{ messages }}");
-  Json deep = Json::array();
-  for (int i = 0; i < 500; ++i) deep = Json::array({std::move(deep)});
+  OrderedJson deep = OrderedJson::array();
+  for (int i = 0; i < 500; ++i) deep = OrderedJson::array({std::move(deep)});
   EXPECT_THAT(parsed->Render(deep).status().message(), HasSubstr("nested too deep"));
 }
 

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-std::string ErrorOf(const std::string& name, std::string_view begin) {
+std::string KindErrorOf(const std::string& name, std::string_view begin) {
   const auto file = JudgeDataFile(name, begin);
   return file.ok() ? "no error" : std::string(file.status().message());
 }
@@ -49,37 +49,39 @@ TEST(DataKind, OfAnUnknownEndingIsATextThatLooksLikeOne) {
   EXPECT_EQ(JudgeDataFile("shakespeare", "To be gr\xc3\xbc")->kind, DataKind::kText);
   EXPECT_EQ(JudgeDataFile("x.cut", std::string(kJudgedBytes - 1, 'a') + "\xc3")->kind,
             DataKind::kText);
-  EXPECT_THAT(ErrorOf("x.bak", " {\"text\": 1}"), HasSubstr("looks like JSON: name it .jsonl"));
-  EXPECT_THAT(ErrorOf("x.latin", "f\xfcr immer"), HasSubstr("byte 1 is not UTF-8 text"));
+  EXPECT_THAT(KindErrorOf("x.bak", " {\"text\": 1}"), HasSubstr("looks like JSON: name it .jsonl"));
+  EXPECT_THAT(KindErrorOf("x.latin", "f\xfcr immer"), HasSubstr("byte 1 is not UTF-8 text"));
 }
 
 TEST(DataKind, RefusalsNameTheReason) {
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n";
   for (const char* const name : {"a.jsonl", "a.parquet", "a.bin", "a.txt", "a"}) {
-    EXPECT_THAT(ErrorOf(name, pointer), HasSubstr("Git LFS pointer")) << name;
+    EXPECT_THAT(KindErrorOf(name, pointer), HasSubstr("Git LFS pointer")) << name;
   }
-  EXPECT_THAT(ErrorOf("a.txt", "\xff\xfeh\0i\0"s), HasSubstr("UTF-16"));
-  EXPECT_THAT(ErrorOf("a.csv", "h\0e\0l\0l\0o\0,\0"s), HasSubstr("iconv -f UTF-16 -t UTF-8"));
-  EXPECT_THAT(ErrorOf("a.txt", "%PDF-1.7"), HasSubstr("a PDF file"));
-  EXPECT_THAT(ErrorOf("a.txt", "ab\0c"s), HasSubstr("a binary file (byte 2 is 0)"));
-  EXPECT_THAT(ErrorOf("a.jsonl", "PAR1xx"), HasSubstr("a Parquet file: name it .parquet"));
-  EXPECT_THAT(ErrorOf("a.jsonl", "<!DOCTYPE html>"), HasSubstr("a page that was saved in place"));
-  EXPECT_THAT(ErrorOf("a.parquet", "{\"text\""), HasSubstr("does not begin as Parquet files do"));
-  EXPECT_THAT(ErrorOf("a.arrow", "PAR1"), HasSubstr("does not begin as Arrow files do"));
-  EXPECT_THAT(ErrorOf("a.idx", "MMIDIDX"), HasSubstr("name the .bin file"));
+  EXPECT_THAT(KindErrorOf("a.txt", "\xff\xfeh\0i\0"s), HasSubstr("UTF-16"));
+  EXPECT_THAT(KindErrorOf("a.csv", "h\0e\0l\0l\0o\0,\0"s), HasSubstr("iconv -f UTF-16 -t UTF-8"));
+  EXPECT_THAT(KindErrorOf("a.txt", "%PDF-1.7"), HasSubstr("a PDF file"));
+  EXPECT_THAT(KindErrorOf("a.txt", "ab\0c"s), HasSubstr("a binary file (byte 2 is 0)"));
+  EXPECT_THAT(KindErrorOf("a.jsonl", "PAR1xx"), HasSubstr("a Parquet file: name it .parquet"));
+  EXPECT_THAT(KindErrorOf("a.jsonl", "<!DOCTYPE html>"),
+              HasSubstr("a page that was saved in place"));
+  EXPECT_THAT(KindErrorOf("a.parquet", "{\"text\""),
+              HasSubstr("does not begin as Parquet files do"));
+  EXPECT_THAT(KindErrorOf("a.arrow", "PAR1"), HasSubstr("does not begin as Arrow files do"));
+  EXPECT_THAT(KindErrorOf("a.idx", "MMIDIDX"), HasSubstr("name the .bin file"));
 }
 
 TEST(DataKind, PackedFilesNameTheCommand) {
-  EXPECT_THAT(ErrorOf("a.jsonl.zst", "\x28\xb5\x2f\xfd"), HasSubstr("zstd -d"));
-  EXPECT_THAT(ErrorOf("a.jsonl", "\x28\xb5\x2f\xfdx"), HasSubstr("Zstandard"));
-  EXPECT_THAT(ErrorOf("a.txt",
-                      "\xfd"
-                      "7zXZ\0"s),
+  EXPECT_THAT(KindErrorOf("a.jsonl.zst", "\x28\xb5\x2f\xfd"), HasSubstr("zstd -d"));
+  EXPECT_THAT(KindErrorOf("a.jsonl", "\x28\xb5\x2f\xfdx"), HasSubstr("Zstandard"));
+  EXPECT_THAT(KindErrorOf("a.txt",
+                          "\xfd"
+                          "7zXZ\0"s),
               HasSubstr("xz -dk"));
-  EXPECT_THAT(ErrorOf("a.zip", "PK\x03\x04"), HasSubstr("unzip"));
-  EXPECT_THAT(ErrorOf("a.tar.gz", "x"), HasSubstr("tar -xf"));
-  EXPECT_THAT(ErrorOf("a", std::string(257, '\0') + "ustar\0"s), HasSubstr("a tar archive"));
-  EXPECT_THAT(ErrorOf("a.bin.gz", "x"), HasSubstr("unpack it first"));
+  EXPECT_THAT(KindErrorOf("a.zip", "PK\x03\x04"), HasSubstr("unzip"));
+  EXPECT_THAT(KindErrorOf("a.tar.gz", "x"), HasSubstr("tar -xf"));
+  EXPECT_THAT(KindErrorOf("a", std::string(257, '\0') + "ustar\0"s), HasSubstr("a tar archive"));
+  EXPECT_THAT(KindErrorOf("a.bin.gz", "x"), HasSubstr("unpack it first"));
 }
 
 std::vector<std::string> NamesOf(const DataFiles& data) {

@@ -17,7 +17,7 @@
 namespace ds::tokenizer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -35,7 +35,7 @@ const TokenizerFolder& GoldenFolder() {
   return folder;
 }
 
-DocumentOptions OptionsOf(const Json& json) {
+DocumentOptions OptionsOf(const OrderedJson& json) {
   const auto text = [&](const char* name) { return json.value(name, std::string()); };
   return {.rows = {.text_field = text("text_field"),
                    .messages_field = text("messages_field"),
@@ -51,9 +51,9 @@ DocumentOptions OptionsOf(const Json& json) {
 }
 
 TEST(RowGoldensTest, RowsAreTokensAsTrlMakesThem) {
-  const Json cases = Json::parse(*ReadFile(kRowGoldens / "cases.json"));
+  const OrderedJson cases = OrderedJson::parse(*ReadFile(kRowGoldens / "cases.json"));
   ASSERT_GT(cases.size(), 40u);
-  for (const Json& each : cases) {
+  for (const OrderedJson& each : cases) {
     SCOPED_TRACE(each["name"].get<std::string>());
     TokenizerFolder folder = ReadGoldenFolder();
     if (const auto text = each["options"].find("template"); text != each["options"].end()) {
