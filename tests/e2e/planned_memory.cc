@@ -31,6 +31,23 @@ std::string NameOf(const Job& job) {
          (job.expert > 1 ? "-ep" + std::to_string(job.expert) : "");
 }
 
+std::vector<Job> ModelChoice::WithModels(const std::vector<Job>& jobs,
+                                         const std::vector<std::string>& models) {
+  std::vector<Job> chosen;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    for (std::size_t model = 0; model < models.size(); ++model) {
+      if (!chooses_every_model() && model != i % models.size()) continue;
+      chosen.push_back(jobs[i]);
+      chosen.back().model = models[model];
+    }
+  }
+  return chosen;
+}
+
+std::string NameModelChoice(const ::testing::TestParamInfo<bool>& info) {
+  return info.param ? "EveryModel" : "ModelsInTurn";
+}
+
 void PlannedMemory::SetUp() {
   Write("gpt2.json", {{"model_type", "gpt2"},
                       {"vocab_size", 4000},

@@ -46,6 +46,17 @@ struct Job {
 // NameOf names its folder and files.
 std::string NameOf(const Job& job);
 
+// The parameter of suites that train jobs with several models: each job with each of them (in the
+// nightly entry), or with one of them in turn.
+class ModelChoice : public ::testing::WithParamInterface<bool> {
+ protected:
+  static bool chooses_every_model() { return GetParam(); }
+  static std::vector<Job> WithModels(const std::vector<Job>& jobs,
+                                     const std::vector<std::string>& models = {"gpt2", "llama"});
+};
+
+std::string NameModelChoice(const ::testing::TestParamInfo<bool>& info);
+
 class PlannedMemory : public ::testing::Test {
  protected:
   // Writes the configs of small models, gpt2.json and llama.json.

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "runtime/base/files.h"
 #include "tests/e2e/dsrun.h"
 #include "tests/e2e/planned_memory.h"
 #include "tests/places.h"
 #include "tests/support/memory_group.h"
+#include "tests/support/pair_cover.h"
 #include "tests/support/requirement.h"
 
 namespace ds::testing {
@@ -16,28 +19,43 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Every family, precision and stage, with activations kept and computed again.
-class PlannedAtStage : public PlannedMemory, public ::testing::WithParamInterface<int> {};
+class PlannedJobs : public PlannedMemory, public ModelChoice {};
 
-TEST_P(PlannedAtStage, IsMeasuredWithEveryModelAndPrecision) {
-  for (const char* model : {"gpt2", "llama"}) {
+INSTANTIATE_TEST_SUITE_P(Models, PlannedJobs, ::testing::Bool(), NameModelChoice);
+
+// Every family, precision and stage, with activations stored and recomputed; else each pair of
+// them.
+TEST_P(PlannedJobs, IsMeasuredWithEveryModelAndPrecision) {
+  std::vector<Job> jobs;
+  std::vector<Traits> traits;
+  for (const int stage : {0, 1, 2, 3}) {
     for (const bool bf16 : {false, true}) {
       for (const char* recompute : {"none", "full"}) {
         for (const int ranks : {1, 2}) {
-          if (HasFatalFailure()) return;
-          ExpectPlanned({.stage = GetParam(),
-                         .bf16 = bf16,
-                         .micro_batch = 4,
-                         .recompute = recompute,
-                         .model = model,
-                         .ranks = ranks});
+          for (const char* model : {"gpt2", "llama"}) {
+            jobs.push_back({.stage = stage,
+                            .bf16 = bf16,
+                            .micro_batch = 4,
+                            .recompute = recompute,
+                            .model = model,
+                            .ranks = ranks});
+            traits.push_back({"stage " + std::to_string(stage), bf16 ? "bf16" : "fp32", recompute,
+                              std::to_string(ranks), model});
+          }
         }
       }
     }
   }
+  std::vector<std::size_t> chosen = CoverPairs(traits);
+  if (chooses_every_model()) {
+    chosen.resize(jobs.size());
+    std::iota(chosen.begin(), chosen.end(), std::size_t{0});
+  }
+  for (const std::size_t job : chosen) {
+    if (HasFatalFailure()) return;
+    ExpectPlanned(jobs[job]);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Stages, PlannedAtStage, ::testing::Values(0, 1, 2, 3));
 
 TEST_F(PlannedMemory, IsMeasuredWithLargerAndMoreMicroBatches) {
   ExpectPlanned({.stage = 0, .micro_batch = 4});
@@ -58,75 +76,67 @@ TEST_F(PlannedMemory, IsMeasuredWhereSomeActivationsAreComputedAgain) {
   ExpectPlanned({.stage = 3, .micro_batch = 16, .mlp_tiles = 4, .model = "llama"});
 }
 
-TEST_F(PlannedMemory, IsMeasuredInFp16) {
+TEST_P(PlannedJobs, IsMeasuredInFp16) {
   const nlohmann::json fp16 = {{"bf16", {{"enabled", false}}},
                                {"fp16", {{"enabled", true}, {"initial_scale_power", 8}}}};
-  for (const char* model : {"gpt2", "llama"}) {
-    for (const int stage : {1, 3}) {
-      ExpectPlanned({.stage = stage, .micro_batch = 8, .model = model, .config = fp16});
-    }
+  for (const Job& job : WithModels({{.stage = 1, .micro_batch = 8, .config = fp16},
+                                    {.stage = 3, .micro_batch = 8, .config = fp16}})) {
+    ExpectPlanned(job);
   }
 }
 
-TEST_F(PlannedMemory, IsMeasuredUnderMuon) {
-  for (const char* model : {"gpt2", "llama"}) {
-    for (const int stage : {0, 1, 3}) {
-      ExpectPlanned({.stage = stage, .model = model, .optimizer = "Muon"});
-    }
-    ExpectPlanned({.stage = 2, .bf16 = true, .model = model, .ranks = 1, .optimizer = "Muon"});
+TEST_P(PlannedJobs, IsMeasuredUnderMuon) {
+  for (const Job& job : WithModels({{.stage = 0, .optimizer = "Muon"},
+                                    {.stage = 1, .optimizer = "Muon"},
+                                    {.stage = 3, .optimizer = "Muon"},
+                                    {.stage = 2, .bf16 = true, .ranks = 1, .optimizer = "Muon"}})) {
+    ExpectPlanned(job);
   }
 }
 
-TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
-  for (const char* model : {"gpt2", "llama"}) {
-    ExpectPlanned({.stage = 0, .micro_batch = 4, .model = model, .tensor = 2});
-    ExpectPlanned(
-        {.stage = 2, .bf16 = true, .micro_batch = 4, .model = model, .ranks = 4, .tensor = 2});
-    for (const bool parts : {false, true}) {
-      ExpectPlanned({.stage = 3,
-                     .micro_batch = 16,
-                     .recompute = "full",
-                     .model = model,
-                     .tensor = 2,
-                     .partitions_activations = parts});
-    }
-    // The model has six layers.
-    for (const int parts : {6, 12}) {
-      ExpectPlanned({.stage = 3,
-                     .micro_batch = 16,
-                     .accumulation = 2,
-                     .recompute = "full",
-                     .model = model,
-                     .tensor = 2,
-                     .partitions_activations = true,
-                     .buffered_parts = parts});
-    }
+TEST_P(PlannedJobs, IsMeasuredOnTensorRanks) {
+  std::vector<Job> jobs = {
+      {.stage = 0, .micro_batch = 4, .tensor = 2},
+      {.stage = 2, .bf16 = true, .micro_batch = 4, .ranks = 4, .tensor = 2},
+  };
+  for (const bool parts : {false, true}) {
+    jobs.push_back({.stage = 3,
+                    .micro_batch = 16,
+                    .recompute = "full",
+                    .tensor = 2,
+                    .partitions_activations = parts});
+  }
+  // The model has six layers.
+  for (const int parts : {6, 12}) {
+    jobs.push_back({.stage = 3,
+                    .micro_batch = 16,
+                    .accumulation = 2,
+                    .recompute = "full",
+                    .tensor = 2,
+                    .partitions_activations = true,
+                    .buffered_parts = parts});
+  }
+  for (const Job& job : WithModels(jobs)) ExpectPlanned(job);
+}
+
+TEST_P(PlannedJobs, IsMeasuredOnSequenceRanks) {
+  for (const Job& job :
+       WithModels({{.stage = 0, .micro_batch = 16, .sequence = 2},
+                   {.stage = 2, .bf16 = true, .micro_batch = 16, .ranks = 4, .sequence = 2},
+                   {.stage = 3, .micro_batch = 32, .recompute = "full", .sequence = 2},
+                   {.stage = 3, .micro_batch = 16, .recompute = "attention", .sequence = 2}})) {
+    ExpectPlanned(job);
   }
 }
 
-TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {
-  for (const char* model : {"gpt2", "llama"}) {
-    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .sequence = 2});
-    ExpectPlanned(
-        {.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .ranks = 4, .sequence = 2});
-    ExpectPlanned(
-        {.stage = 3, .micro_batch = 32, .recompute = "full", .model = model, .sequence = 2});
-    ExpectPlanned(
-        {.stage = 3, .micro_batch = 16, .recompute = "attention", .model = model, .sequence = 2});
-  }
-}
-
-TEST_F(PlannedMemory, IsMeasuredOnRanksOfARing) {
-  for (const char* model : {"gpt2", "llama"}) {
-    const auto expect = [this, model](Job job) {
-      job.model = model;
-      job.sequence_kind = "ring";
-      ExpectPlanned(job);
-    };
-    expect({.stage = 0, .micro_batch = 16, .sequence = 2});
-    expect({.stage = 2, .bf16 = true, .micro_batch = 16, .ranks = 4, .sequence = 4});
-    expect({.stage = 3, .micro_batch = 32, .recompute = "full", .sequence = 2});
-    expect({.stage = 3, .micro_batch = 16, .recompute = "attention", .sequence = 2});
+TEST_P(PlannedJobs, IsMeasuredOnRanksOfARing) {
+  for (Job job :
+       WithModels({{.stage = 0, .micro_batch = 16, .sequence = 2},
+                   {.stage = 2, .bf16 = true, .micro_batch = 16, .ranks = 4, .sequence = 4},
+                   {.stage = 3, .micro_batch = 32, .recompute = "full", .sequence = 2},
+                   {.stage = 3, .micro_batch = 16, .recompute = "attention", .sequence = 2}})) {
+    job.sequence_kind = "ring";
+    ExpectPlanned(job);
   }
 }
 
@@ -154,91 +164,78 @@ TEST_F(PlannedMemory, FourRanksHaveFourTimesTheSequenceInTheMemoryOfOne) {
 }
 
 // The stages of a pipeline hold unlike much: parameters, and micro-batches on their way.
-TEST_F(PlannedMemory, IsMeasuredOnEveryStageOfAPipeline) {
-  for (const char* model : {"gpt2", "llama"}) {
-    for (const char* schedule : {"1f1b", "gpipe"}) {
-      ExpectPlanned({.stage = 0,
-                     .micro_batch = 8,
-                     .accumulation = 4,
-                     .model = model,
-                     .stages = 2,
-                     .schedule = schedule});
-    }
-    for (const int stage : {1, 2, 3}) {
-      ExpectPlanned({.stage = stage,
-                     .bf16 = true,
-                     .micro_batch = 8,
-                     .accumulation = 3,
-                     .model = model,
-                     .ranks = 4,
-                     .stages = 2});
-    }
-    ExpectPlanned({.stage = 0,
-                   .micro_batch = 8,
-                   .accumulation = 5,
-                   .recompute = "full",
-                   .model = model,
-                   .ranks = 3,
-                   .stages = 3});
+TEST_P(PlannedJobs, IsMeasuredOnEveryStageOfAPipeline) {
+  std::vector<Job> jobs;
+  for (const char* schedule : {"1f1b", "gpipe"}) {
+    jobs.push_back(
+        {.stage = 0, .micro_batch = 8, .accumulation = 4, .stages = 2, .schedule = schedule});
   }
+  for (const int stage : {1, 2, 3}) {
+    jobs.push_back({.stage = stage,
+                    .bf16 = true,
+                    .micro_batch = 8,
+                    .accumulation = 3,
+                    .ranks = 4,
+                    .stages = 2});
+  }
+  jobs.push_back({.stage = 0,
+                  .micro_batch = 8,
+                  .accumulation = 5,
+                  .recompute = "full",
+                  .ranks = 3,
+                  .stages = 3});
+  for (const Job& job : WithModels(jobs)) ExpectPlanned(job);
 }
 
 // What a step gathers and reduces is what metrics say, whatever number of micro-batches it has.
 TEST_F(PlannedMemory, BytesOfAStepOfStagesDoNotGrowWithItsMicroBatches) {
-  for (const char* schedule : {"1f1b", "interleaved"}) {
-    for (const int stage : {2, 3}) {
-      const auto measure = [&](int micro_batches) {
-        return MeasureStep({.stage = stage,
-                            .micro_batch = 2,
-                            .accumulation = micro_batches,
-                            .model = "llama",
-                            .ranks = 4,
-                            .stages = 2,
-                            .schedule = schedule})["communicated"];
-      };
-      const nlohmann::json four = measure(4), eight = measure(8);
-      EXPECT_GT(four["reduce_scatter"]["bytes"], 1'000'000);
-      EXPECT_EQ(four["reduce_scatter"], eight["reduce_scatter"]);
-      EXPECT_EQ(four["all_gather"], eight["all_gather"]);
-    }
+  for (const auto& [stage, schedule] : {std::pair(2, "1f1b"), std::pair(3, "interleaved")}) {
+    Job job{.stage = stage, .micro_batch = 2, .model = "llama", .ranks = 4, .stages = 2};
+    job.schedule = schedule;
+    const auto measure = [&](int micro_batches) {
+      job.accumulation = micro_batches;
+      return MeasureStep(job)["communicated"];
+    };
+    const nlohmann::json four = measure(4), eight = measure(8);
+    EXPECT_GT(four["reduce_scatter"]["bytes"], 1'000'000);
+    EXPECT_EQ(four["reduce_scatter"], eight["reduce_scatter"]);
+    EXPECT_EQ(four["all_gather"], eight["all_gather"]);
   }
 }
 
 // Chunks of their own blocks, and gradients of weights that come behind those of inputs.
-TEST_F(PlannedMemory, IsMeasuredWithEveryScheduleOfAPipeline) {
-  for (const char* model : {"gpt2", "llama"}) {
+TEST_P(PlannedJobs, IsMeasuredWithEveryScheduleOfAPipeline) {
+  std::vector<Job> jobs;
+  for (const int stage : {0, 2}) {
     for (const char* schedule : {"interleaved", "zb-h1", "zb-v"}) {
-      for (const int stage : {0, 2}) {
-        ExpectPlanned({.stage = stage,
-                       .micro_batch = 8,
-                       .accumulation = 4,
-                       .model = model,
-                       .ranks = stage == 0 ? 2 : 4,
-                       .stages = 2,
-                       .schedule = schedule});
-      }
+      jobs.push_back({.stage = stage,
+                      .micro_batch = 8,
+                      .accumulation = 4,
+                      .ranks = stage == 0 ? 2 : 4,
+                      .stages = 2,
+                      .schedule = schedule});
     }
   }
+  for (const Job& job : WithModels(jobs)) ExpectPlanned(job);
 }
 
-TEST_F(PlannedMemory, IsMeasuredWithEveryScheduleOfLayersThatAreComputedAgain) {
-  for (const char* model : {"gpt2", "llama"}) {
-    for (const char* schedule : {"interleaved", "zb-h1", "zb-v"}) {
-      ExpectPlanned({.stage = 3,
-                     .bf16 = true,
-                     .micro_batch = 8,
-                     .accumulation = 4,
-                     .recompute = "full",
-                     .model = model,
-                     .ranks = 4,
-                     .stages = 2,
-                     .schedule = schedule});
-    }
+TEST_P(PlannedJobs, IsMeasuredWithEveryScheduleOfLayersThatAreComputedAgain) {
+  std::vector<Job> jobs;
+  for (const char* schedule : {"interleaved", "zb-h1", "zb-v"}) {
+    jobs.push_back({.stage = 3,
+                    .bf16 = true,
+                    .micro_batch = 8,
+                    .accumulation = 4,
+                    .recompute = "full",
+                    .ranks = 4,
+                    .stages = 2,
+                    .schedule = schedule});
   }
+  for (const Job& job : WithModels(jobs)) ExpectPlanned(job);
 }
 
 // A model's folder with a tokenizer, and texts of which several go into a sample.
-TEST_F(PlannedMemory, IsMeasuredWithSeveralDocumentsInASample) {
+TEST_P(PlannedJobs, IsMeasuredWithSeveralDocumentsInASample) {
   std::string lines;
   for (int i = 0; i < 400; ++i) {
     lines += R"({"text": ")" + std::string(static_cast<std::size_t>(20 + i % 50), 'x') + "\"}\n";
@@ -250,9 +247,12 @@ TEST_F(PlannedMemory, IsMeasuredWithSeveralDocumentsInASample) {
     std::filesystem::copy_file(PathOf(model + std::string(".json")), PathOf(name + "/config.json"));
     std::filesystem::copy_file(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/gpt2.tokenizer.json",
                                PathOf(name + "/tokenizer.json"));
-    ExpectPlanned({.stage = 2, .micro_batch = 8, .model = name, .documents = true});
-    ExpectPlanned(
-        {.stage = 3, .micro_batch = 8, .recompute = "full", .model = name, .documents = true});
+  }
+  for (Job job :
+       WithModels({{.stage = 2, .micro_batch = 8, .documents = true},
+                   {.stage = 3, .micro_batch = 8, .recompute = "full", .documents = true}})) {
+    job.model += "-cuts";
+    ExpectPlanned(job);
   }
 }
 

@@ -8,49 +8,53 @@
 namespace ds::testing {
 namespace {
 
-class PlannedParts : public PlannedMemory {};
+class PlannedFrozenPart : public PlannedMemory {};
 
-TEST_F(PlannedParts, IsMeasuredWithAdaptersOnAFrozenModel) {
+class PlannedParts : public PlannedMemory, public ModelChoice {};
+
+INSTANTIATE_TEST_SUITE_P(Models, PlannedParts, ::testing::Bool(), NameModelChoice);
+
+TEST_P(PlannedParts, IsMeasuredWithAdaptersOnAFrozenModel) {
   const std::vector<std::string> all = {"--lora_rank", "8"};
-  for (const char* model : {"gpt2", "llama"}) {
-    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = all});
-    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = all});
-    ExpectPlanned({.stage = 3,
-                   .micro_batch = 16,
-                   .accumulation = 2,
-                   .recompute = "full",
-                   .model = model,
-                   .trained = all});
+  for (const Job& job : WithModels({{.stage = 0, .micro_batch = 16, .trained = all},
+                                    {.stage = 2, .bf16 = true, .micro_batch = 16, .trained = all},
+                                    {.stage = 3,
+                                    .micro_batch = 16,
+                                    .accumulation = 2,
+                                    .recompute = "full",
+                                    .trained = all}})) {
+    ExpectPlanned(job);
   }
   const std::vector<std::string> some = {"--lora_rank", "4", "--lora_targets", "q_proj", "v_proj"};
   ExpectPlanned({.stage = 3, .micro_batch = 16, .model = "llama", .trained = some});
   ExpectPlanned({.stage = 1, .bf16 = true, .micro_batch = 16, .model = "llama", .trained = some});
 }
 
-TEST_F(PlannedParts, IsMeasuredWithMagnitudesOfAdapters) {
+TEST_P(PlannedParts, IsMeasuredWithMagnitudesOfAdapters) {
   const std::vector<std::string> dora = {"--lora_rank", "8", "--lora_dora"};
-  for (const char* model : {"gpt2", "llama"}) {
-    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = dora});
-    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = dora});
-    ExpectPlanned({.stage = 3,
-                   .micro_batch = 16,
-                   .accumulation = 2,
-                   .recompute = "full",
-                   .model = model,
-                   .trained = dora});
+  for (const Job& job : WithModels({{.stage = 0, .micro_batch = 16, .trained = dora},
+                                    {.stage = 2, .bf16 = true, .micro_batch = 16, .trained = dora},
+                                    {.stage = 3,
+                                    .micro_batch = 16,
+                                    .accumulation = 2,
+                                    .recompute = "full",
+                                    .trained = dora}})) {
+    ExpectPlanned(job);
   }
 }
 
-TEST_F(PlannedParts, IsMeasuredOverAQuantizedBase) {
+TEST_P(PlannedParts, IsMeasuredOverAQuantizedBase) {
+  std::vector<Job> jobs;
   for (const char* base : {"nf4", "nf4-double", "int8"}) {
     const std::vector<std::string> words = {"--lora_rank", "8", "--quantize_base", base};
-    for (const char* model : {"gpt2", "llama"}) {
-      ExpectPlanned(
-          {.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = words});
-      // The weights that products make of bytes are much of it.
-      ExpectPlanned({.stage = 3, .micro_batch = 2, .model = model, .trained = words});
-    }
+    jobs.push_back({.stage = 2, .bf16 = true, .micro_batch = 16, .trained = words});
   }
+  // The weights that products make of bytes are much of it.
+  for (const char* base : {"nf4", "nf4-double", "int8"}) {
+    const std::vector<std::string> words = {"--lora_rank", "8", "--quantize_base", base};
+    jobs.push_back({.stage = 3, .micro_batch = 2, .trained = words});
+  }
+  for (const Job& job : WithModels(jobs)) ExpectPlanned(job);
   ExpectPlanned({.stage = 3,
                  .bf16 = true,
                  .micro_batch = 16,
@@ -66,7 +70,7 @@ TEST_F(PlannedParts, IsMeasuredOverAQuantizedBase) {
 }
 
 // The second step sees the most.
-TEST_F(PlannedParts, IsMeasuredWhereStepsSeeMoreAndMore) {
+TEST_P(PlannedParts, IsMeasuredWhereStepsSeeMoreAndMore) {
   const nlohmann::json growing = {
       {"curriculum_learning",
        {{"enabled", true},
@@ -91,39 +95,34 @@ TEST_F(PlannedParts, IsMeasuredWhereStepsSeeMoreAndMore) {
     return {{"data_efficiency",
              {{"enabled", true}, {"data_routing", {{"enabled", true}, {"random_ltd", drops}}}}}};
   };
-  for (const char* model : {"gpt2", "llama"}) {
-    ExpectPlanned({.stage = 2, .micro_batch = 16, .model = model, .config = growing});
-    ExpectPlanned({.stage = 2, .micro_batch = 16, .model = model, .config = dropping(32, 64)});
-    ExpectPlanned(
-        {.stage = 3, .bf16 = true, .micro_batch = 16, .model = model, .config = dropping(64, 64)});
-    ExpectPlanned({.stage = 3,
-                   .micro_batch = 16,
-                   .recompute = "full",
-                   .model = model,
-                   .config = dropping(32, 96)});
+  for (const Job& job : WithModels(
+           {{.stage = 2, .micro_batch = 16, .config = growing},
+            {.stage = 2, .micro_batch = 16, .config = dropping(32, 64)},
+            {.stage = 3, .bf16 = true, .micro_batch = 16, .config = dropping(64, 64)},
+            {.stage = 3, .micro_batch = 16, .recompute = "full", .config = dropping(32, 96)}})) {
+    ExpectPlanned(job);
   }
 }
 
-TEST_F(PlannedParts, IsMeasuredWithFrozenWeightsInEightBits) {
+TEST_P(PlannedParts, IsMeasuredWithFrozenWeightsInEightBits) {
   const nlohmann::json rounded = {{"zero_quantized_nontrainable_weights", true}};
   const std::vector<std::string> adapters = {"--lora_rank", "8"};
-  for (const char* model : {"gpt2", "llama"}) {
-    for (const int ranks : {1, 2}) {
-      ExpectPlanned({.stage = 3,
-                     .bf16 = ranks == 2,
-                     .micro_batch = 2,
-                     .model = model,
-                     .ranks = ranks,
-                     .trained = adapters,
-                     .zero = rounded});
-    }
+  std::vector<Job> jobs;
+  for (const int ranks : {1, 2}) {
+    jobs.push_back({.stage = 3,
+                    .bf16 = ranks == 2,
+                    .micro_batch = 2,
+                    .ranks = ranks,
+                    .trained = adapters,
+                    .zero = rounded});
   }
+  for (const Job& job : WithModels(jobs)) ExpectPlanned(job);
   nlohmann::json near = rounded;
   near["zero_hpz_partition_size"] = 2;
   ExpectPlanned({.stage = 3, .ranks = 4, .trained = adapters, .zero = near});
 }
 
-TEST_F(PlannedParts, IsMeasuredWhereAPartIsFrozen) {
+TEST_F(PlannedFrozenPart, IsMeasured) {
   const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
                                           "transformer.wpe.weight", "transformer.h.[0-3].*"};
   const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};
