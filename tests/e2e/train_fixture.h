@@ -69,7 +69,7 @@ class TrainTest : public ::testing::Test {
   // so many ranks end.
   void ExpectALostRankIsNamed(const std::vector<std::string>& arguments, int ranks, int lost) {
     Program program(DsrunCommand(RunDir("lost"), arguments));
-    ASSERT_TRUE(program.WaitForOutput("step 2"));
+    ASSERT_TRUE(program.WaitForOutput("step 1"));
     std::vector<pid_t> pids;
     for (int rank = 0; rank < ranks; ++rank) pids.push_back(RankPid("lost", rank));
     ASSERT_EQ(::kill(pids[static_cast<std::size_t>(lost)], SIGKILL), 0);
