@@ -9,12 +9,16 @@ function(ds_use_test_options target)
   endif()
 endfunction()
 
-# ds_test_program(NAME [TORCH])
+# `ninja quick_tests`: the test programs of the entries with the label "quick".
+add_custom_target(quick_tests)
+
+# ds_test_program(NAME [QUICK] [TORCH])
 #
-# The executable test_NAME, which the sources of several ctest entries are compiled into. TORCH: its tests use
-# LibTorch; with DS_TORCH=OFF the program and its entries are left out.
+# The executable test_NAME, which the sources of several ctest entries are compiled into. QUICK: its entries have
+# the label "quick", the tests that CI runs first. TORCH: its tests use LibTorch; with DS_TORCH=OFF the program and
+# its entries are left out.
 function(ds_test_program name)
-  cmake_parse_arguments(ARG "TORCH" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;TORCH" "" "" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY DS_TEST_PROGRAMS ${name})
   if(ARG_TORCH AND NOT DS_TORCH)
     return()
@@ -27,6 +31,10 @@ function(ds_test_program name)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   ds_use_test_options(${target})
   target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest GTest::gtest_main)
+  if(ARG_QUICK)
+    set_target_properties(${target} PROPERTIES LABELS quick)
+    add_dependencies(quick_tests ${target})
+  endif()
   if(ARG_TORCH)
     target_link_libraries(${target} PRIVATE ds_test_seed)
     ds_use_torch_pch(${target})
@@ -67,15 +75,17 @@ function(ds_test_patterns result entry program sources test)
   set(${result} ${patterns} PARENT_SCOPE)
 endfunction()
 
-# ds_test(NAME [PROGRAM program] SOURCES ... [LINKS ...] [ENV ...] [LABELS ...] [TIMEOUT seconds] [SERIAL]
-#         [NIGHTLY pattern])
+# ds_test(NAME [PROGRAM program] SOURCES ... [LINKS ...] [ENV ...] [LABELS ...] [TIMEOUT seconds] [COST seconds]
+#         [SERIAL] [NIGHTLY pattern])
 #
 # One ctest entry: a process of its own that runs the suites of SOURCES in the executable of its program. NAME is
-# "<kind>.<what>", for example unit.base; without PROGRAM the kind names the program. Tests with names that
+# "<kind>.<what>", for example unit.base; without PROGRAM the kind names the program. ctest starts the entries with
+# the highest COST first where it has no times of an earlier run. SERIAL entries run alone, and have the label
+# "serial". Tests with names that
 # NIGHTLY matches take too long for every run: they are an entry of their own, "<NAME>.nightly", which ctest
 # leaves out but with -C nightly.
 function(ds_test name)
-  cmake_parse_arguments(ARG "SERIAL" "PROGRAM;TIMEOUT;NIGHTLY" "SOURCES;LINKS;ENV;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "PROGRAM;TIMEOUT;COST;NIGHTLY" "SOURCES;LINKS;ENV;LABELS" ${ARGN})
   if(NOT ARG_PROGRAM)
     string(REGEX REPLACE "[.].*" "" ARG_PROGRAM ${name})
   endif()
@@ -112,6 +122,16 @@ function(ds_test name)
   # One thread per test process keeps reductions in one order and two tests from fighting for cores.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
       ENVIRONMENT "OMP_NUM_THREADS=1;${ARG_ENV}")
+  get_target_property(quick ${target} LABELS)
+  if(quick)
+    list(APPEND ARG_LABELS ${quick})
+  endif()
+  if(ARG_SERIAL)
+    list(APPEND ARG_LABELS serial)
+  endif()
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
