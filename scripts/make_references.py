@@ -162,6 +162,22 @@ def paragraphs(text):
         yield plain(head), " ".join(plain(meaning.split(".PP")[0]).split())
 
 
+def flag_groups(text):
+    """(heading, flags) of each group of flags. A heading is a paragraph in italics; the first group may have none."""
+    parts = re.split(r"^\.PP\n\\fI(.*)\\fR\n", text, flags=re.MULTILINE)
+    for heading, body in zip([None, *map(plain, parts[1::2])], parts[::2]):
+        flags = list(paragraphs(body))
+        if flags:
+            yield heading, flags
+
+
+def flag_blocks(text):
+    """The lines of the page for the flags of `text`: a block of code for each group, below its heading."""
+    for heading, flags in flag_groups(text):
+        yield from ([f"### {heading}", ""] if heading else [])
+        yield from (flag_lines(flags), "")
+
+
 def flag_lines(flags):
     lines = []
     for head, meaning in flags:
@@ -185,14 +201,12 @@ def make_flags(manual):
             "written with `-` for `_`. A misspelled flag is refused with the nearest name:", "",
             "    $ dsrun --num_gpu 2 train; echo $?",
             "    dsrun: unknown flag --num_gpu; did you mean '--num_gpus'?", "    2", "",
-            "## Launch flags", "", flag_lines(paragraphs(parts["LAUNCH FLAGS"])), ""]
+            "## Launch flags", "", *flag_blocks(parts["LAUNCH FLAGS"])]
     for command, body in sections_of(parts["FLAGS OF COMMANDS"], "SS").items():
         usage, _, rest = body.partition(".PP\n")
-        description, flags = rest.split(".TP\n", 1)[0], list(paragraphs(rest))
+        description = re.split(r"^\.[TP]P\n", rest, maxsplit=1, flags=re.MULTILINE)[0]
         text += [f"## {command}", "", wrap(f"Usage: `{plain(usage).strip()}`"), "",
-                 wrap(" ".join(plain(description).split())), ""]
-        if flags:
-            text += [flag_lines(flags), ""]
+                 wrap(" ".join(plain(description).split())), "", *flag_blocks(rest)]
     text += ["## Troubleshooting", "",
              table(("symptom", "cause and remedy"), (
                  ("`unknown flag`", "a typing error; the message has the nearest name"),

@@ -53,23 +53,23 @@ void AddBenchIoFlags(CLI::App& app, BenchIoFlags* flags) {
       ->check(WholeNumber(1, 1 << 20))
       ->type_name("MIB");
   app.add_option(FlagNames("block_size"), flags->io.block_bytes,
-                 "bytes of a request (default: 1048576)")
+                 "bytes per request (default: 1048576)")
       ->check(WholeNumber(4096, 1 << 30))
       ->type_name("BYTES");
   app.add_option(FlagNames("queue_depth"), flags->io.queue_depth,
-                 "requests of a thread under way (default: 8)")
+                 "requests in flight per thread (default: 8)")
       ->check(WholeNumber(1, 4096))
       ->type_name("N");
   app.add_option(FlagNames("intra_op_parallelism"), flags->io.threads, "threads (default: 1)")
       ->check(WholeNumber(1, 256))
       ->type_name("N");
-  app.add_flag(FlagNames("single_submit"), flags->io.single_submit,
-               "a system call for each request");
+  app.add_flag(FlagNames("single_submit"), flags->io.single_submit, "one system call per request");
   app.add_flag(FlagNames("sequential_requests"), flags->sequential_submission,
-               "no request before all earlier ones have ended (overlap_events false)");
-  app.add_flag(FlagNames("no_io_uring"), flags->no_ring, "threads, though io_uring may be used");
+               "wait for all earlier requests before the next (overlap_events false)");
+  app.add_flag(FlagNames("no_io_uring"), flags->no_ring,
+               "use threads even if io_uring is available");
   app.add_flag("--sweep", flags->sweep, "try many settings and name the fastest");
-  app.add_flag("--json", flags->json, "print one JSON document in place of the table");
+  app.add_flag("--json", flags->json, "print one JSON document instead of the table");
 }
 
 std::vector<std::filesystem::path> ListFolders(const std::string& path) {
@@ -158,9 +158,9 @@ StatusOr<Measured> Measure(const BenchIoFlags& flags) {
 // ds_nvme_tune. The first argument must be "io".
 StatusOr<int> BenchIoCommand(const Invocation& invocation) {
   BenchIoFlags flags;
-  FlagParser parser("bench io PATH [flags]",
-                    "Measure how fast this host's drives are written and read by offload to NVMe, "
-                    "as ds_io and ds_nvme_tune do.");
+  FlagParser parser(
+      "bench io PATH [flags]",
+      "Measure the speed of offload to this host's drives, as ds_io and ds_nvme_tune do.");
   AddBenchIoFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
@@ -204,33 +204,36 @@ struct BenchFlags {
 
 void AddBenchFlags(CLI::App& app, BenchFlags* flags) {
   app.add_option("WHAT", flags->what, "comm: collectives between the ranks");
+  BeginFlagGroup(app, "Collectives");
   for (std::size_t i = 0; i < flags->chosen.size(); ++i) {
     const std::string name(config::kBenchCollectives[i]);
     const std::string help = name == "pt2pt" ? "measure messages from rank 0 to the last"
-                                             : "measure it (default: all collectives)";
+                                             : "measure this collective (default: all)";
     app.add_flag(FlagNames(name), flags->chosen[i], help);
   }
+  BeginFlagGroup(app, "Measurement");
   app.add_option(FlagNames("min_size"), flags->min_size,
-                 "bytes of one rank's first input, with a suffix K, M or G (default: 1K)")
+                 "first size of one rank's input in bytes, with suffix K, M or G (default: 1K)")
       ->type_name("SIZE");
   app.add_option(FlagNames("max_size"), flags->max_size,
-                 "the size is doubled up to this (default: 64M)")
+                 "last size; each size is twice the one before (default: 64M)")
       ->type_name("SIZE");
-  app.add_option(FlagNames("trials"), flags->job.trials, "timed calls a size (default: 50)")
+  app.add_option(FlagNames("trials"), flags->job.trials, "timed calls per size (default: 50)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("warmups"), flags->job.warmups, "calls before them (default: 5)")
+  app.add_option(FlagNames("warmups"), flags->job.warmups, "untimed calls per size (default: 5)")
       ->check(WholeNumber(0))
       ->type_name("N");
-  app.add_option(FlagNames("dtype"), flags->job.dtype, "of the elements (default: float32)")
+  app.add_option(FlagNames("dtype"), flags->job.dtype,
+                 "data type of the elements (default: float32)")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}).description(""))
       ->type_name("float32|float16|bfloat16");
-  app.add_option(FlagNames("bw_unit"), flags->bw_unit, "of the tables (default: Gbps)")
+  app.add_option(FlagNames("bw_unit"), flags->bw_unit, "unit of the tables (default: Gbps)")
       ->check(CLI::IsMember({"Gbps", "GBps"}).description(""))
       ->type_name("Gbps|GBps");
   app.add_flag(FlagNames("encrypt"), flags->job.encrypt,
                "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
-  app.add_flag("--json", flags->json, "print one JSON document in place of the tables");
+  app.add_flag("--json", flags->json, "print one JSON document instead of the tables");
 }
 
 // Parses sizes; "64M" is 64 MiB.
@@ -306,10 +309,10 @@ void AddBenchMemoryFlags(CLI::App& app, BenchMemoryFlags* flags) {
       ->check(WholeNumber(1, 1 << 20))
       ->type_name("MIB");
   app.add_option(FlagNames("threads"), flags->threads,
-                 "this many alone (default: 1, 2, 4 ... up to the cores that may be used)")
+                 "only this number of threads (default: 1, 2, 4 ... up to the available cores)")
       ->check(WholeNumber(1, 4096))
       ->type_name("N");
-  app.add_flag("--json", flags->json, "print one JSON document in place of the table");
+  app.add_flag("--json", flags->json, "print one JSON document instead of the table");
 }
 
 Json ToJson(const offload::MemorySpeed& speed) {
@@ -326,7 +329,7 @@ std::string ToLine(const offload::MemorySpeed& speed) {
 StatusOr<int> BenchMemoryCommand(const Invocation& invocation) {
   BenchMemoryFlags flags;
   FlagParser parser("bench memory [flags]",
-                    "Measure how fast this host's memory is read and written in place, which "
+                    "Measure the speed of reading and writing this host's memory in place, which "
                     "bounds the updates of optimizers on the host.");
   AddBenchMemoryFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,

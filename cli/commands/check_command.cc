@@ -109,11 +109,11 @@ struct CheckFlags {
 void AddFlags(CLI::App& app, CheckFlags* flags) {
   app.add_option("CONFIG", flags->config, "the ds_config file, or its text as base64");
   app.add_option(FlagNames("world_size"), flags->world_size,
-                 "all ranks of the job (default: the fewest that its degrees allow)")
+                 "ranks of the job (default: the fewest that its degrees allow)")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_option(FlagNames("num_gpus"), flags->num_gpus,
-                 "all ranks of the job, on this host; its memory is checked as well")
+                 "ranks of the job, on this host; also checks the host's memory")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_flag("--json", flags->json,
@@ -205,10 +205,10 @@ void Print(const CheckFlags& flags, const config::CheckResult& result, const std
 
 StatusOr<int> CheckCommand(const Invocation& invocation) {
   CheckFlags flags;
-  FlagParser parser("check CONFIG [--world_size N] [flags of train] [--json]",
-                    "Validate a ds_config and show the values of its \"auto\"; with --model or "
-                    "--data, report everything that train would reject for that job (of the data "
-                    "it reads the first rows). Needs no GPU.");
+  FlagParser parser(
+      "check CONFIG [--world_size N] [flags of train] [--json]",
+      "Validate a ds_config and show the values of its \"auto\"; with --model or --data, also "
+      "validate that job as train does (it reads only the first rows of the data). Needs no GPU.");
   AddFlags(parser.app(), &flags);
   TakeForeignTrainFlags(&parser);
   parser.Refuse(kOfTrainAlone);

@@ -118,7 +118,7 @@ StatusOr<int> CheckpointCommand(const Invocation& invocation) {
                     "Check every byte of the checkpoints in DIR, or list them. DIR is a run "
                     "directory, its checkpoints folder or one step-N.");
   parser.app().add_option("action", action, "verify or list")->required();
-  parser.app().add_option("DIR", directory, "where the checkpoints are")->required();
+  parser.app().add_option("DIR", directory, "the folder of the checkpoints")->required();
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;

@@ -31,7 +31,9 @@ FlagDescriptions DescribeLaunchFlags() {
   FlagParser parser("", "");
   AddLaunchFlags(&parser, &flags);
   FlagDescriptions described = parser.Describe();
-  described.flags.push_back({.names = {"--version"}, .help = "show the version"});
+  described.flags.insert(
+      described.flags.begin() + 1,
+      {.names = {"--version"}, .help = "show the version", .group = described.flags.front().group});
   return described;
 }
 

@@ -5,7 +5,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand, kAllLaunchFlags},
-    {"resume", "RUN_DIR|JOB [flags]", "Resume training from the latest checkpoint", ResumeCommand,
+    {"resume", "RUN_DIR|JOB [flags]", "Resume training from the newest checkpoint", ResumeCommand,
      kAllLaunchFlags},
     {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags},
     {"plan", "[--mesh M] [--json] -- PROGRAM", "Show which ranks would run where; start nothing",
@@ -19,13 +19,12 @@ constexpr Command kCommands[] = {
     {"check", "CONFIG [--json]", "Validate a ds_config", CheckCommand},
     {"elastic", "-c CONFIG [-w N] [--json]", "Show the batch size of an elasticity section",
      ElasticCommand},
-    {"estimate", "--model DIR [flags]", "Show the memory that a model's states need",
-     EstimateCommand},
+    {"estimate", "--model DIR [flags]", "Estimate the memory of a model or a job", EstimateCommand},
     {"tokenize", "FILES --tokenizer DIR --out FILE", "Tokenize text files", TokenizeCommand},
     {"generate", "--model DIR [flags] PROMPT", "Generate text from a prompt", GenerateCommand},
     {"translate", "FILE|deepspeed ... [flags]",
-     "Convert Trainer, Accelerate or deepspeed settings to dsrun flags", TranslateCommand},
-    {"completion", "bash|zsh|fish", "Set up shell completion", CompletionCommand},
+     "Convert settings of Trainer, Accelerate or deepspeed", TranslateCommand},
+    {"completion", "bash|zsh|fish", "Print the completion script of a shell", CompletionCommand},
     {"help", "[COMMAND|PAGE]", "Show the commands, one command's flags, or a page", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };

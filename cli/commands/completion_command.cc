@@ -106,7 +106,7 @@ StatusOr<int> CompletionCommand(const Invocation& invocation) {
   }
   std::string shell;
   FlagParser parser("completion bash|zsh|fish",
-                    "Print a script with which a shell completes dsrun's commands and flags: eval "
+                    "Print the script that completes dsrun's commands and flags in a shell: eval "
                     "\"$(dsrun completion bash)\" in ~/.bashrc; the same with zsh; in fish, dsrun "
                     "completion fish | source.");
   parser.app().add_option("SHELL", shell, "bash, zsh or fish")->required();

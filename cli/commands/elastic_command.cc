@@ -69,8 +69,8 @@ StatusOr<int> ElasticCommand(const Invocation& invocation) {
   std::int64_t world_size = 0;
   bool json = false;
   FlagParser parser("elastic -c CONFIG [-w N] [--json]",
-                    "Show the batch size that a ds_config's elasticity section leads to, and the "
-                    "numbers of GPUs it suits.");
+                    "Show the batch size of a ds_config's elasticity section, and the numbers of "
+                    "GPUs that fit it.");
   CLI::App& app = parser.app();
   app.add_option(FlagNames("config", "-c"), path, "the ds_config file")->type_name("FILE");
   app.add_option(FlagNames("world_size", "-w"), world_size,

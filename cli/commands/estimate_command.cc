@@ -252,6 +252,7 @@ void AddPortionFlags(CLI::App& app, EstimateJobFlags* flags) {
 }
 
 void AddAdapterFlags(CLI::App& app, config::TrainJob* job) {
+  BeginFlagGroup(app, "Fine-tuning");
   app.add_option(FlagNames("lora_rank"), job->lora_rank, "as for train (default: 0, none)")
       ->check(WholeNumber(0, models::kMostLoraRank))
       ->type_name("R");
@@ -270,6 +271,7 @@ void AddAdapterFlags(CLI::App& app, config::TrainJob* job) {
 
 // Adds flags for the parallel degrees and for the trained part of the model.
 void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
+  BeginFlagGroup(app, "Parallelism");
   app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
@@ -299,55 +301,60 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
 }
 
 void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
+  BeginFlagGroup(app, "Job");
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
-                 "predict the memory of each rank of this job, and suggest settings that reduce it")
-      ->type_name("FILE");
-  app.add_option(FlagNames("hostfile", "-H"), flags->launch.hostfile, "the job's hosts")
+                 "predict the memory of each rank of this job, and show settings that reduce it")
       ->type_name("FILE");
   app.add_option(FlagNames("micro_batch"), flags->micro_batch,
-                 "samples of a rank at once (default: the config's)")
+                 "samples of a micro-batch on each rank (default: the config's)")
       ->check(WholeNumber(1, 1 << 24))
       ->type_name("N");
-  app.add_option(FlagNames("seq_len"), flags->job.seq_len, "tokens of a sample (default: 256)")
+  app.add_option(FlagNames("seq_len"), flags->job.seq_len, "tokens per sample (default: 256)")
       ->check(WholeNumber(1, 1 << 24))
       ->type_name("S");
+  BeginFlagGroup(app, "Memory and offload");
+  app.add_option(FlagNames("memory"), flags->memory,
+                 "memory available to each rank, on its GPU or its host; shows which settings fit")
+      ->type_name("BYTES");
   app.add_option(FlagNames("recompute"), flags->job.recompute,
                  "as for train (default: from the config)")
       ->type_name("none|full|attention|every:N");
+  AddPortionFlags(app, flags);
   app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("expert_load"), flags->expert_load,
                  "plan for a rank with experts that get FACTOR times their even share of the "
-                 "routed tokens (default: 1), at most the possible maximum")
+                 "routed tokens (default: 1), limited to the largest number that they can get")
       ->check(NumberBetween(1, plan::kMostExpertLoad))
       ->type_name("FACTOR");
-  AddPortionFlags(app, flags);
   AddPartFlags(app, flags);
-  app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
+  BeginFlagGroup(app, "Hosts and ranks");
+  app.add_option(FlagNames("hostfile", "-H"), flags->launch.hostfile, "the job's hosts")
+      ->type_name("FILE");
+  app.add_option(FlagNames("device"), flags->device, "device of the ranks (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
       ->type_name("auto|cpu|cuda");
-  app.add_option(FlagNames("memory"), flags->memory,
-                 "memory limit of a rank, on its GPU or its host: shows settings that fit")
-      ->type_name("BYTES");
 }
 
 void AddFlags(CLI::App& app, EstimateFlags* flags) {
+  app.add_flag("--json", flags->json,
+               "print one JSON object with rows and rank_bytes, sizes in bytes");
+  BeginFlagGroup(app, "Model");
   app.add_option(FlagNames("model"), flags->model, "count the parameters of this model")
       ->type_name("DIR|FILE|PRESET");
   app.add_option(FlagNames("params"), flags->params, "parameters of the model")->type_name("P");
   app.add_option(FlagNames("largest_layer_params"), flags->largest_layer_params,
                  "parameters of its largest module")
       ->type_name("L");
+  BeginFlagGroup(app, "Hosts and ranks");
   app.add_option(FlagNames("num_gpus_per_node") + "," + FlagNames("num_gpus"),
-                 flags->num_gpus_per_node, "ranks of a host (default: 1)")
+                 flags->num_gpus_per_node, "ranks per host (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("G");
-  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "default: 1")
+  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "number of hosts (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_flag("--json", flags->json,
-               "print one JSON object with rows and rank_bytes, sizes in bytes");
   AddEstimateJobFlags(app, &flags->job);
 }
 
@@ -366,10 +373,10 @@ std::string FindOfJob(const CLI::App& app) {
 StatusOr<int> EstimateCommand(const Invocation& invocation) {
   EstimateFlags flags;
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",
-                    "Show the memory that a model's states need under ZeRO 2 and 3 and every kind "
-                    "of offload, by DeepSpeed's formula, and the memory of a rank of this trainer "
-                    "at each stage. With --deepspeed_config: predict the memory of each rank of "
-                    "that job, including activations. Loads no weights.");
+                    "Show the memory of a model's states under ZeRO 2 and 3 with every kind of "
+                    "offload, by DeepSpeed's formula, and the memory of a rank of this trainer at "
+                    "each stage. With --deepspeed_config: the memory of each rank of that job, "
+                    "including activations. Loads no weights.");
   AddFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));

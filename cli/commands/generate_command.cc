@@ -71,61 +71,64 @@ constexpr RefusedFlag kNotBuilt[] = {
 
 void AddSamplingFlags(CLI::App& app, GenerateFlags* flags) {
   config::GenerateJob& job = flags->job;
+  BeginFlagGroup(app, "Sampling");
   app.add_option(FlagNames("max_new_tokens"), job.max_new_tokens,
-                 "tokens of a text at most (default: the model's generation_config.json, else "
-                 "128)")
+                 "maximum number of new tokens (default: from the model's generation_config.json, "
+                 "else 128)")
       ->check(WholeNumber(1, kMostTokens))
       ->type_name("N");
   app.add_flag(FlagNames("greedy"), flags->greedy,
-               "always take the most likely token (default: as in generation_config.json; without "
-               "this file, yes)");
-  app.add_flag(FlagNames("sample"), flags->sample, "draw tokens by their probabilities");
+               "choose the most likely token each time (default: as generation_config.json says; "
+               "without one, greedy)");
+  app.add_flag(FlagNames("sample"), flags->sample, "sample tokens by their probabilities");
   app.add_option(FlagNames("temperature"), job.temperature,
-                 "the logits are divided by it; it and the next two draw")
+                 "divide the logits by T; this flag, --top_k and --top_p imply --sample")
       ->check(PositiveNumber())
       ->type_name("T");
   app.add_option(FlagNames("top_k"), job.top_k,
-                 "draw from the K most likely tokens, 0: from all (default: 50)")
+                 "sample from the K most likely tokens; 0: from all (default: 50)")
       ->check(WholeNumber(0, kMostTokens))
       ->type_name("K");
   app.add_option(FlagNames("top_p"), job.top_p,
-                 "draw from the most likely tokens that have this probability together")
+                 "sample from the most likely tokens with this total probability")
       ->check(PositiveFraction())
       ->type_name("P");
   app.add_option(FlagNames("repetition_penalty"), job.repetition_penalty,
-                 "above 1: tokens that are there already become less likely")
+                 "above 1: tokens that are already in the text become less likely")
       ->check(PositiveNumber())
       ->type_name("R");
-  app.add_option(FlagNames("seed"), job.seed, "of sampling (default: 1234)")
+  app.add_option(FlagNames("seed"), job.seed, "random seed of sampling (default: 1234)")
       ->check(WholeNumber(0))
       ->type_name("N");
   app.add_flag(FlagNames("ignore_generation_config"), job.ignore_generation_config,
-               "ignore the model's generation_config.json, except the tokens that end a text");
+               "use only the end-of-text tokens of the model's generation_config.json");
 }
 
 void AddGenerateFlags(CLI::App& app, GenerateFlags* flags) {
-  app.add_option("PROMPT", flags->prompt, "the prompt");
+  app.add_option("PROMPT", flags->prompt, "the text to continue");
+  BeginFlagGroup(app, "Model and prompt");
   app.add_option(FlagNames("model"), flags->model,
-                 "a Hugging Face folder, also one written by train --save_hf, or a preset")
+                 "a Hugging Face folder, such as the output of train --save_hf, or a preset")
       ->type_name("DIR|FILE|PRESET");
   app.add_option(FlagNames("lora_adapter"), flags->job.lora_adapter,
-                 "a PEFT folder of adapters for the model, also one written by train --lora_rank")
+                 "a PEFT folder of adapters for the model, such as the output of train --lora_rank")
       ->type_name("DIR");
-  app.add_option(
-         FlagNames("prompt_file"), flags->prompt_file,
-         "a prompt a line; of a .jsonl file its \"prompt\" or \"messages\", with \"tools\" and "
-         "\"chat_template_kwargs\" (dsrun help rows)")
+  app.add_option(FlagNames("prompt_file"), flags->prompt_file,
+                 "one prompt per line; in a .jsonl file its \"prompt\" or \"messages\", with "
+                 "\"tools\" and \"chat_template_kwargs\" (dsrun help rows)")
       ->type_name("FILE");
   app.add_option(FlagNames("tokenizer"), flags->tokenizer,
                  "the folder of the tokenizer, or 'bytes' (default: the model's)")
       ->type_name("DIR|bytes");
   app.add_flag(FlagNames("chat"), flags->chat,
                "prompts are messages of a user, rendered by the tokenizer's chat template");
-  app.add_option(FlagNames("system"), flags->system, "with --chat: the system's message before it")
+  app.add_option(FlagNames("system"), flags->system,
+                 "with --chat: system message before the prompt")
       ->type_name("TEXT");
   AddSamplingFlags(app, flags);
+  BeginFlagGroup(app, "Computation");
   app.add_option(FlagNames("dtype"), flags->job.dtype,
-                 "the dtype of the computation (default: the weights')")
+                 "dtype of the computation (default: that of the weights)")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}).description(""))
       ->type_name("auto|float32|bfloat16|float16");
   app.add_option(FlagNames("device"), flags->job.device,
@@ -322,7 +325,8 @@ StatusOr<config::GenerateJob> MakeGenerateJob(const GenerateFlags& flags,
 
 StatusOr<int> GenerateCommand(const Invocation& invocation) {
   GenerateFlags flags;
-  FlagParser parser("generate --model DIR [flags] PROMPT", "Stream a completion of PROMPT.");
+  FlagParser parser("generate --model DIR [flags] PROMPT",
+                    "Generate a completion of PROMPT and print it token by token.");
   AddGenerateFlags(parser.app(), &flags);
   parser.Refuse(kNotBuilt);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "cli/job/final_status.h"
 #include "runtime/base/exit_codes.h"
@@ -18,10 +21,10 @@ constexpr ExitStatusRow kRows[] = {
     Own(kExitOk, "every rank succeeded"),
     Own(kExitFailure, "dsrun itself failed"),
     Own(kExitUsage, "command line, hostfile, config, model or data; nothing was started"),
-    Own(kExitPreflight, "a host refused the job, or lacks memory for it, before any rank started"),
+    Own(kExitPreflight, "a host rejected the job, or lacks memory for it, before any rank started"),
     Own(kExitHostLost, "a host or its daemon stopped answering"),
-    Own(kExitStall, "a rank made no progress while the others waited for it"),
-    Own(kExitCheckpoint, "the checkpoint named or needed is not usable"),
+    Own(kExitStall, "a rank was stopped while the others waited for it"),
+    Own(kExitCheckpoint, "the requested or required checkpoint is not usable"),
     {ExitStatusOfSignal(SIGINT), kDistinctUserStop,
      "the user stopped the job: Ctrl-C; 143 for SIGTERM"},
 };
@@ -56,6 +59,17 @@ std::string FlagParagraph(const FlagDescription& flag) {
   return Paragraph(head, flag.help);
 }
 
+// Returns the flags, with a heading where the next group begins. The first group has none.
+std::string FlagParagraphs(const std::vector<FlagDescription>& flags, std::string group) {
+  std::string all;
+  for (const FlagDescription& flag : flags) {
+    if (flag.group != group) all += ".PP\n\\fI" + Escaped(flag.group) + "\\fR\n";
+    group = flag.group;
+    all += FlagParagraph(flag);
+  }
+  return all;
+}
+
 std::string CommandList() {
   std::string list;
   for (const Command& command : Commands()) {
@@ -75,19 +89,22 @@ std::string CommandFlags(const FlagDescriptions& launch) {
     const FlagDescriptions described = DescribeCommand(command);
     all += ".SS " + std::string(command.name) + "\n" + Bold("dsrun " + described.usage) +
            "\n.PP\n" + Escaped(described.description) + "\n";
-    for (const FlagDescription& flag : described.flags) {
-      const bool help = flag.names.front() == "--help";
-      if (!help && !known.contains(flag.names.front())) all += FlagParagraph(flag);
-    }
+    std::vector<FlagDescription> own;
+    std::copy_if(described.flags.begin(), described.flags.end(), std::back_inserter(own),
+                 [&](const FlagDescription& flag) {
+                   const std::string& name = flag.names.front();
+                   return name != "--help" && !known.contains(name);
+                 });
+    all += FlagParagraphs(own, described.flags.front().group);
   }
   return all;
 }
 
 std::string ExitStatuses() {
   std::string text =
-      "When a rank fails, the job ends with the status of that rank, or 128 + N when signal N "
-      "killed it. Otherwise it ends with one of these; the second number is that of "
-      "\\fB\\-\\-exit_codes distinct\\fR:\n";
+      "A job whose rank failed ends with that rank\\(aqs own status, or 128 + N when signal N "
+      "killed "
+      "it. Otherwise, followed by the status with \\fB\\-\\-exit_codes distinct\\fR:\n";
   for (const ExitStatusRow& row : ExitStatusTable()) {
     std::string head = Bold(std::to_string(row.status));
     if (row.distinct_status != row.status) head += ", " + std::to_string(row.distinct_status);
@@ -111,11 +128,11 @@ std::string ManualPage() {
       "\\-\\- PROGRAM\\fR.\n";
   page += ".SH COMMANDS\n" + CommandList();
   page += ".SH LAUNCH FLAGS\nEach may be written with \\(aq\\-\\(aq for \\(aq_\\(aq.\n";
-  for (const FlagDescription& flag : launch.flags) page += FlagParagraph(flag);
+  page += FlagParagraphs(launch.flags, launch.flags.front().group);
   page += ".SH FLAGS OF COMMANDS\n" + CommandFlags(launch);
   page += ".SH EXIT STATUS\n" + ExitStatuses();
   page +=
-      ".SH FILES\n.TP\n.I runs/JOB\nwhat a job leaves: logs, events, metrics, checkpoints, "
+      ".SH FILES\n.TP\n.I runs/JOB\nthe files of a job: logs, events, metrics, checkpoints, "
       "verdict.json\n.TP\n.I ~/.deepspeed_env\nvariables for every rank\n";
   return page;
 }

@@ -110,47 +110,50 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
 }
 
 void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
+  BeginFlagGroup(parser->app(), "Parallel degrees that fit");
   parser->app().add_flag("--fit", flags->fit,
                          "propose ZeRO's stage, --tp, --sp, --ep and --pp for --model on these "
-                         "ranks of --memory each; status 1 if nothing fits");
+                         "ranks with --memory each; exit status 1 if nothing fits");
   parser->app()
-      .add_option("--memory", flags->memory, "of --fit: memory limit of a rank (80G)")
+      .add_option("--memory", flags->memory, "with --fit: memory available to each rank (80G)")
       ->type_name("BYTES");
   parser->app()
       .add_option("--seq_len", flags->seq_len,
-                  "of --fit and --deepspeed_config: tokens per sample (default: 256)")
+                  "with --fit and --deepspeed_config: tokens per sample (default: 256)")
       ->check(WholeNumber(1))
       ->type_name("N");
   parser->app()
       .add_option("--expert_load", flags->expert_load,
-                  "of --fit and --deepspeed_config: plan for experts that get FACTOR times their "
-                  "even share (default: 1)")
+                  "with --fit and --deepspeed_config: plan for ranks with experts that get FACTOR "
+                  "times their even share of the tokens (default: 1)")
       ->check(NumberBetween(1, plan::kMostExpertLoad))
       ->type_name("FACTOR");
   parser->app()
-      .add_option("--deepspeed_config", flags->deepspeed_config,
-                  "of --fit: precision and optimizer (default: bf16 and AdamW); of a mesh with "
-                  "stages of --model: show their memory and traffic per step")
+      .add_option(
+          "--deepspeed_config", flags->deepspeed_config,
+          "with --fit: its precision and optimizer (default: bf16 and AdamW); with a mesh that has "
+          "stages of --model: show their memory and the bytes that they send in a step")
       ->type_name("FILE");
 }
 
 void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_option("--schedule", flags->schedule,
-                           "draw this schedule of the mesh's pipeline: gpipe, 1f1b (the default), "
+                           "draw this schedule of the mesh's pipeline: gpipe, 1f1b (default), "
                            "interleaved, zb-h1 or zb-v");
   parser->app()
       .add_option("--micro_batches", flags->micro_batches,
-                  "micro-batches of a step in the drawing (default: twice the stages)")
+                  "micro-batches per step in the drawing (default: twice the stages)")
       ->check(WholeNumber(1));
   parser->app()
       .add_option("--chunks", flags->chunks,
-                  "runs of blocks that each stage has in the drawing (default: the fewest "
-                  "that the schedule has)")
+                  "virtual stages (runs of blocks) per stage in the drawing (default: the fewest "
+                  "of the schedule)")
       ->check(WholeNumber(1));
-  parser->app().add_option("--partition", flags->partition,
-                           "partition the blocks of --model into stages by uniform counts, "
-                           "parameters (the default), profile (work), or type:REGEX, which counts "
-                           "matching names; with --deepspeed_config also by memory");
+  parser->app().add_option(
+      "--partition", flags->partition,
+      "partition of the blocks of --model among the stages: uniform (equal numbers of blocks), "
+      "parameters (default), profile (computation), type:REGEX (equal numbers of blocks with a "
+      "matching name), or, with --deepspeed_config, memory");
   parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
 }
 
@@ -221,12 +224,14 @@ StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckRes
 // Adds the flags of `dsrun plan` beyond the launch flags.
 void AddPlanFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_flag("--json", flags->json, "print one JSON object");
+  BeginFlagGroup(parser->app(), "Mesh and pipeline");
   parser->app().add_option(
       "--mesh", flags->mesh,
       "draw these ranks as a mesh, outermost axis first, as in pipeline=2,shard=4,tensor=2 (axes: "
       "pipeline, replicate, shard, sequence, tensor; and expert); shard gets the remaining ranks");
-  parser->app().add_option("--model", flags->model,
-                           "hold the mesh against this model: a folder, a config.json or a preset");
+  parser->app().add_option(
+      "--model", flags->model,
+      "check the mesh against this model: a folder, a config.json or a preset");
   AddScheduleFlags(parser, flags);
   AddFitFlags(parser, flags);
 }
@@ -515,9 +520,9 @@ StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const T
 StatusOr<int> PlanCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
   PlanFlags own;
-  FlagParser parser(
-      "[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
-      "Show the ranks that would run, with their hosts and settings. Starts and contacts nothing.");
+  FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
+                    "Show which ranks would run on which hosts and devices, with which "
+                    "environment. Starts and contacts nothing.");
   AddPlanFlags(&parser, &own);
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,

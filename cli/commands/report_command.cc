@@ -37,14 +37,17 @@ Status CheckHosts(const LaunchFlags& flags) {
 StatusOr<int> ReportCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
   bool json = false;
-  FlagParser parser("report [flags] [--json]",
-                    "Show this host's environment and the problems that would stop a job.");
+  FlagParser parser(
+      "report [flags] [--json]",
+      "Show the hardware and software of this host and the problems that would stop a job.");
   parser.app().add_flag("--json", json, "print one JSON object");
   parser.app()
-      .add_option(FlagNames("hostfile", "-H"), flags.hostfile, "must name no other host")
+      .add_option(FlagNames("hostfile", "-H"), flags.hostfile,
+                  "check this hostfile, which must name only this host")
       ->type_name("FILE");
   parser.app()
-      .add_option(FlagNames("run_dir"), flags.run_dir, "look at the disk it is on (default: runs)")
+      .add_option(FlagNames("run_dir"), flags.run_dir,
+                  "check the disk of this folder (default: runs)")
       ->type_name("DIR");
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));

@@ -48,7 +48,7 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
                     "unless flags override them.");
   parser.app().add_option("RUN", flags.run, "the run directory, or the job's name under runs/");
   parser.app()
-      .add_option(FlagNames("checkpoint"), flags.checkpoint, "resume from this one: step-N")
+      .add_option(FlagNames("checkpoint"), flags.checkpoint, "resume from this checkpoint: step-N")
       ->type_name("NAME");
   AddTrainFlags(parser.app(), &flags.train);
   AddLaunchFlags(&parser, &flags.launch);

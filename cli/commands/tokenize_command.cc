@@ -43,22 +43,22 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
   app.add_option(FlagNames("tokenizer"), flags->tokenizer,
                  "the Hugging Face folder of the tokenizer, or its tokenizer.json")
       ->type_name("DIR");
-  app.add_option(FlagNames("out"), flags->job.out, "the file of token ids that is written")
-      ->type_name("FILE");
+  app.add_option(FlagNames("out"), flags->job.out, "output file of token ids")->type_name("FILE");
   app.add_option(FlagNames("token_dtype"), flags->token_dtype,
-                 "the ids' type (default: uint16 where all ids fit, else uint32)")
-      ->check(CLI::IsMember({"uint16", "uint32"}))
+                 "data type of the ids (default: uint16 if all ids fit, else uint32)")
+      ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
       ->type_name("uint16|uint32");
   app.add_flag(FlagNames("no_special_tokens"), flags->no_special_tokens,
-               "leave out the special tokens that the tokenizer puts around a text");
+               "omit the special tokens that the tokenizer adds around a text");
   app.add_option(FlagNames("separator"), flags->separator,
-                 "a token of the tokenizer to append to every text")
+                 "token of the tokenizer to append to every text")
       ->type_name("TOKEN");
   AddRowFlags(app, &flags->rows);
   app.add_option(FlagNames("data_field"), flags->job.data_field,
                  "the field of .json files that holds the rows (default: the file is the rows)")
       ->type_name("NAME");
-  app.add_option(FlagNames("threads"), flags->job.threads, "default: one for each core")
+  app.add_option(FlagNames("threads"), flags->job.threads,
+                 "number of threads (default: one per core)")
       ->check(WholeNumber(1, kMostThreads))
       ->type_name("N");
   app.add_flag("--json", flags->json, "print one JSON object: texts, tokens, token_dtype");
@@ -157,9 +157,10 @@ void PrintCounts(const TokenizeFlags& flags, const TokenizeCounts& counts) {
 StatusOr<int> TokenizeCommand(const Invocation& invocation) {
   TokenizeFlags flags;
   flags.job.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  FlagParser parser("tokenize FILES... --tokenizer DIR --out X.bin [flags]",
-                    "Write the texts of files as one file of token ids, which train --data reads. "
-                    "A text file is one text; of other files each row is (dsrun help rows).");
+  FlagParser parser(
+      "tokenize FILES... --tokenizer DIR --out X.bin [flags]",
+      "Write the texts of files as one file of token ids, which train --data reads. A text file is "
+      "one text; in other files each row is one text (dsrun help rows).");
   AddTokenizeFlags(parser.app(), &flags);
   parser.TakeAliases(kOlderNames);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,

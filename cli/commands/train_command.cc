@@ -30,18 +30,21 @@ struct Flags {
 
 StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFlags& launch) {
   Flags flags{.launch = launch};
-  FlagParser parser("[launch flags] train [flags]",
-                    "Train a model on every rank. Without flags: a small built-in demo. The pages "
-                    "quickstart and training of dsrun help describe it.");
+  FlagParser parser(
+      "[launch flags] train [flags]",
+      "Train a model on every rank. Without flags: a small built-in demo. See the pages quickstart "
+      "and training of dsrun help. A flag for a key of the ds_config (batch size, optimizer, "
+      "precision, parallelism) fills a key that is absent or \"auto\" (dsrun help rates).");
+  BeginFlagGroup(parser.app(), "Model and configuration");
   parser.app()
       .add_option(FlagNames("recipe"), flags.recipe,
-                  "flags and a ds_config that go well together, before which go those given here; "
-                  "'list' shows all, NAME.json is one of yours (configs/recipes/README.md)")
+                  "a tested set of flags and a ds_config, which flags given here override; 'list' "
+                  "shows all, NAME.json is one of yours (configs/recipes/README.md)")
       ->type_name("RECIPE");
   parser.app()
       .add_option(FlagNames("from_hf_trainer"), flags.trainer,
-                  "the arguments of transformers' Trainer, as JSON, before which go flags given "
-                  "here; dsrun translate shows what they come to")
+                  "arguments of transformers' Trainer, as JSON, which flags given here override; "
+                  "dsrun translate shows the equivalent flags")
       ->type_name("FILE");
   AddTrainFlags(parser.app(), &flags.train);
   AddLaunchFlags(&parser, &flags.launch);

@@ -32,18 +32,18 @@ StatusOr<TranslateFlags> ParseWords(const std::vector<std::string>& words) {
   FlagParser parser("translate [flags] FILE | deepspeed ...",
                     "Convert arguments of transformers' Trainer (.json), a config of Accelerate "
                     "(.yaml, .json) or a command line of deepspeed to dsrun: the command line, the "
-                    "ds_config, and the settings that do not map.");
+                    "ds_config, and the settings without an equivalent.");
   CLI::App& app = parser.app();
-  app.add_option(
-         FlagNames("steps"), flags.steps,
-         "optimizer steps of all epochs, for rates that decay until the end; overrides max_steps")
+  app.add_option(FlagNames("steps"), flags.steps,
+                 "total number of optimizer steps, for learning rates that fall until the end; "
+                 "overrides max_steps")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("out"), flags.out,
-                 "write the ds_config there (default: print it, and call it ds_config.json)")
+                 "write the ds_config to FILE (default: print it, under the name ds_config.json)")
       ->type_name("FILE");
   app.add_flag(FlagNames("partial"), flags.partial,
-               "status 0 even if something that changes training is missing");
+               "exit status 0 even if a setting that changes training has no equivalent");
   app.add_flag("--json", flags.json, "print one JSON object: command, ds_config, remarks");
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed, parser.Parse(words, FlagParser::Rest::kProgram));
   flags.help_shown = parsed.help_shown;

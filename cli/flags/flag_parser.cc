@@ -81,7 +81,8 @@ Status GivenNames::Add(const CLI::Option& option, const std::string& typed,
 }
 
 constexpr std::size_t kColumns = 80;
-constexpr std::size_t kFlagColumns = 34;  // width before the description of a flag
+constexpr std::size_t kFlagColumns = 34;             // width before the description of a flag
+constexpr std::string_view kFirstGroup = "Options";  // CLI11's own heading
 
 // Breaks `text` at blanks into lines of at most `width` characters, where possible.
 std::string WrapHelp(const std::string& text, std::size_t width) {
@@ -112,6 +113,14 @@ class OneNameFormatter : public CLI::Formatter {
 
   std::string make_description(const CLI::App* app) const override {
     return WrapHelp(CLI::Formatter::make_description(app), kColumns);
+  }
+
+  // CLI11 puts a blank line before each group and another one after all but the last.
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    const bool has_two = !is_positional && group != kFirstGroup;
+    return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options))
+        .substr(has_two ? 1 : 0);
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
@@ -156,12 +165,21 @@ std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>
 std::string ToText(const FlagDescriptions& described) {
   Json flags = Json::array();
   for (const FlagDescription& flag : described.flags) {
-    flags.push_back({{"names", flag.names}, {"value", flag.value}, {"help", flag.help}});
+    flags.push_back(
+        {{"names", flag.names}, {"value", flag.value}, {"help", flag.help}, {"group", flag.group}});
   }
   return Json(
              {{"usage", described.usage}, {"description", described.description}, {"flags", flags}})
              .dump() +
          "\n";
+}
+
+FlagDescription DescribeOption(const CLI::Option& option) {
+  FlagDescription flag{.help = option.get_description(), .group = option.get_group()};
+  if (!option.get_lnames().empty()) flag.names.push_back("--" + option.get_lnames().front());
+  for (const std::string& letter : option.get_snames()) flag.names.push_back("-" + letter);
+  if (option.get_expected_min() > 0) flag.value = option.get_type_name();
+  return flag;
 }
 
 // Makes a validator without CLI11's own remarks in the help.
@@ -266,8 +284,10 @@ FlagDescriptions ParseFlagDescriptions(const std::string& text) {
   described.usage = json.at("usage");
   described.description = json.at("description");
   for (const Json& flag : json.at("flags")) {
-    described.flags.push_back(
-        {.names = flag.at("names"), .value = flag.at("value"), .help = flag.at("help")});
+    described.flags.push_back({.names = flag.at("names"),
+                               .value = flag.at("value"),
+                               .help = flag.at("help"),
+                               .group = flag.at("group")});
   }
   return described;
 }
@@ -297,13 +317,13 @@ FlagParser::~FlagParser() = default;
 
 FlagDescriptions FlagParser::Describe() const {
   FlagDescriptions described{.usage = usage_, .description = app_->get_description()};
-  for (const CLI::Option* option : app_->get_options()) {
-    if (option->get_group().empty() || option->get_positional()) continue;
-    FlagDescription flag{.help = option->get_description()};
-    if (!option->get_lnames().empty()) flag.names.push_back("--" + option->get_lnames().front());
-    for (const std::string& letter : option->get_snames()) flag.names.push_back("-" + letter);
-    if (option->get_expected_min() > 0) flag.value = option->get_type_name();
-    described.flags.push_back(std::move(flag));
+  for (const std::string& group : app_->get_groups()) {
+    if (group.empty()) continue;
+    for (const CLI::Option* option : app_->get_options()) {
+      if (option->get_group() == group && !option->get_positional()) {
+        described.flags.push_back(DescribeOption(*option));
+      }
+    }
   }
   return described;
 }
@@ -414,6 +434,10 @@ Status FlagParser::UnknownFlag(const std::vector<std::string>& left) const {
     for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
   }
   return InvalidArgumentError("unknown flag " + name + DidYouMean(name, known));
+}
+
+void BeginFlagGroup(CLI::App& app, const std::string& heading) {
+  app.option_defaults()->group(heading);
 }
 
 std::string FlagNames(const std::string& name, const std::string& short_name) {

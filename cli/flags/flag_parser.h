@@ -44,11 +44,12 @@ struct FlagDescription {
   std::vector<std::string> names;  // "--num_gpus", "-n"; one spelling of each
   std::string value;               // "FILE", "auto|cpu|cuda"; "" = the flag has none
   std::string help;
+  std::string group;  // its heading in the help
 };
 struct FlagDescriptions {
   std::string usage;  // follows "dsrun "
   std::string description;
-  std::vector<FlagDescription> flags;
+  std::vector<FlagDescription> flags;  // in the order of the help
 };
 
 // A command line with this single word makes Parse print the descriptions in the form that
@@ -135,6 +136,10 @@ bool IsFlag(const std::string& word);
 // Returns true if the next word is the value of `flag`. This holds for "--name", "-n" and "-qn" if
 // -q takes no value, but not for "--name=value", "-nvalue" and "-nq".
 bool TakesNextWord(const CLI::App& app, const std::string& flag);
+
+// Puts the flags that are added to `app` from now on under this heading of the help. Headings
+// appear in the order of their first flags. Flags before the first call are under "Options".
+void BeginFlagGroup(CLI::App& app, const std::string& heading);
 
 // Formats "-H" and "num_gpus" as CLI11 expects them: "-H,--num_gpus,--num-gpus".
 std::string FlagNames(const std::string& name, const std::string& short_name = "");

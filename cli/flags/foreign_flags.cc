@@ -212,12 +212,13 @@ SshTransport TransportOf(const std::string& name) {
 void AddDeepSpeedFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_flag(FlagNames("no_local_rank"))->group("");
   app.add_flag(FlagNames("no_ssh_check"))->group("");
+  BeginFlagGroup(app, "Launch: network");
   app.add_option_function<std::string>(
          FlagNames("launcher"),
          [flags](const std::string& name) { flags->transport = TransportOf(name); },
-         "what logs in on other hosts: the built-in libssh, or this machine's OpenSSH client with "
-         "all that it can (certificates, Kerberos, hardware keys, ControlMaster) in twice the time "
-         "(default: libssh)")
+         "SSH client for other hosts: the built-in libssh, or this machine's OpenSSH with all its "
+         "features (certificates, Kerberos, hardware keys, ControlMaster), which takes twice the "
+         "time (default: libssh)")
       ->type_name("libssh|ssh-client");
 }
 
@@ -225,8 +226,9 @@ void AddDeepSpeedFlags(CLI::App& app, LaunchFlags* flags) {
 
 void AddForeignFlags(FlagParser* parser, LaunchFlags* flags) {
   CLI::App& app = parser->app();
+  BeginFlagGroup(app, "Launch: hosts and ranks");
   app.add_option("-n,--np,--n", flags->total_ranks,
-                 "start N ranks in all, on the first slots of the hosts")
+                 "start N ranks in total, on the first slots of the hosts")
       ->check(WholeNumber(1, kMaxRanks))
       ->type_name("N");
   AddTorchrunFlags(app, flags);

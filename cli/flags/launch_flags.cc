@@ -23,13 +23,14 @@ CLI::Validator OneOf(std::vector<std::string> names) {
 }
 
 void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
+  BeginFlagGroup(app, "Launch: hosts and ranks");
   app.add_option(FlagNames("hostfile", "-H"), flags->hostfile,
-                 "hosts and their slots, one 'HOST slots=N' a line; without it: this host")
+                 "hosts and their slots, one 'HOST slots=N' per line (default: this host)")
       ->type_name("FILE");
   app.add_option(FlagNames("include", "-i"), flags->include,
                  "use only these: HOST[:SLOT,FIRST-LAST][@HOST...]")
       ->type_name("FILTER");
-  app.add_option(FlagNames("exclude", "-e"), flags->exclude, "use all but these, written alike")
+  app.add_option(FlagNames("exclude", "-e"), flags->exclude, "use all but these; same syntax")
       ->type_name("FILTER");
   app.add_option(FlagNames("num_nodes"), flags->num_nodes, "use the first N hosts")
       ->check(WholeNumber(1, kMaxHosts))
@@ -41,45 +42,47 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
 }
 
 void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
+  BeginFlagGroup(app, "Launch: network");
   app.add_option(FlagNames("master_addr"), flags->master_addr,
-                 "address of rank 0 for the others (default: found by its daemon)")
+                 "address of rank 0 for the other ranks (default: found by its daemon)")
       ->type_name("ADDR");
   app.add_option(FlagNames("master_port"), flags->master_port,
                  "port of rank 0 (default: any free one)")
       ->check(WholeNumber(0, kMaxPort))
       ->type_name("PORT");
-  app.add_option(FlagNames("interface"), flags->interface,
-                 "network interface or address of each host for what CPU ranks exchange between "
-                 "hosts, or several that carry it together: eth0,eth1 (default: $DSRUN_INTERFACE, "
-                 "else any that leads there)")
+  app.add_option(
+         FlagNames("interface"), flags->interface,
+         "network interface or address of each host for the traffic of CPU ranks between hosts, or "
+         "several that share it: eth0,eth1 (default: $DSRUN_INTERFACE, else any with a route)")
       ->type_name("NAMES");
   app.add_option(FlagNames("ssh_port"), flags->ssh_port,
                  "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
       ->check(WholeNumber(0, kMaxPort))
       ->type_name("PORT");
   app.add_option(FlagNames("ssh_timeout"), flags->ssh_timeout,
-                 "give up on hosts that are not reached over SSH by then (default: 20)")
+                 "timeout for reaching a host over SSH (default: 20)")
       ->check(NumberBetween(0.1, 3600.0))
       ->type_name("SECONDS");
   app.add_option(FlagNames("lease_seconds"), flags->lease_seconds,
-                 "a host that is not heard from for so long is lost; its ranks stop when they hear "
-                 "nothing from dsrun for as long (default: 10)")
+                 "a host that sends nothing for this time is lost; its ranks stop when they "
+                 "receive nothing from dsrun for this time (default: 10)")
       ->check(NumberBetween(1.0, 3600.0))
       ->type_name("SECONDS");
   app.add_option(FlagNames("collective_timeout"), flags->collective_timeout,
-                 "ranks of ours wait so long for one that does not come to a collective (default: "
+                 "time that ranks of dsrun train wait in a collective for a missing rank (default: "
                  "$DSRUN_COLLECTIVE_TIMEOUT, else the minutes of $DEEPSPEED_TIMEOUT, else 1800)")
       ->check(NumberBetween(1.0, 604800.0))
       ->type_name("SECONDS");
 }
 
 void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
+  BeginFlagGroup(app, "Launch: devices and cores");
   const std::map<std::string, Device> devices = {
       {"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}};
   app.add_option_function<std::string>(
          FlagNames("device"),
          [flags, devices](const std::string& name) { flags->device = devices.at(name); },
-         "auto: a GPU where there is one")
+         "device of each rank; auto: a GPU if there is one")
       ->check(OneOf({"auto", "cpu", "cuda"}))
       ->type_name("auto|cpu|cuda");
   app.add_flag(FlagNames("one_device_per_rank"), flags->one_device_per_rank,
@@ -89,6 +92,7 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_option(FlagNames("bind_core_list"), flags->bind_core_list,
                  "the cores to divide, for example 0-13,28-41")
       ->type_name("CORES");
+  BeginFlagGroup(app, "Launch: program");
   app.add_option(FlagNames("python"), flags->python, "interpreter of *.py programs")
       ->type_name("PATH");
   app.add_flag(FlagNames("module", "-m"), flags->module, "PROGRAM is a Python module (python3 -m)");
@@ -113,6 +117,7 @@ CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<st
 }
 
 void AddExports(FlagParser* parser, LaunchFlags* flags) {
+  BeginFlagGroup(parser->app(), "Launch: environment of the ranks");
   AddRepeated(parser->app(), FlagNames("export", "-x"),
               "give every rank NAME=VALUE, this shell's NAME, or its NCCL_* (repeatable)",
               [parser, flags](const std::string& word) {
@@ -129,7 +134,8 @@ void AddProcessFlags(CLI::App& app, LaunchFlags* flags) {
   AddRepeated(app, FlagNames("env_file"), &flags->env_files,
               "give every rank the NAME=VALUE lines of FILE (repeatable)")
       ->type_name("FILE");
-  app.add_option(FlagNames("workdir"), flags->workdir, "where ranks run (default: here)")
+  app.add_option(FlagNames("workdir"), flags->workdir,
+                 "working directory of the ranks (default: this one)")
       ->type_name("DIR");
   app.add_option_function<std::string>(
          FlagNames("umask"),
@@ -146,37 +152,39 @@ void AddProcessFlags(CLI::App& app, LaunchFlags* flags) {
 }
 
 void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
+  BeginFlagGroup(app, "Launch: run directory and restarts");
   app.add_option(FlagNames("run_dir"), flags->run_dir,
-                 "where the job keeps its files (default: runs/JOB)")
+                 "folder for the files of the job (default: runs/JOB)")
       ->type_name("DIR");
   app.add_option(FlagNames("max_restarts"), flags->max_restarts,
                  "restart a failed job from its newest good checkpoint up to N times")
       ->check(WholeNumber(0, 1000000))
       ->type_name("N");
   app.add_flag(FlagNames("restart_from_scratch"), flags->restart_from_scratch,
-               "let a restart begin at step 0 when no checkpoint of the run can be used");
+               "let a restart begin at step 0 when no checkpoint of the run is usable");
   app.add_option(FlagNames("grace_seconds"), flags->grace_seconds,
                  "time between SIGTERM and SIGKILL when ranks must stop (default: 15)")
       ->check(NumberBetween(0.0, 86400.0))
       ->type_name("SECONDS");
-  app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the end");
+  BeginFlagGroup(app, "Launch: output and exit status");
+  app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the result");
   app.add_option(FlagNames("log_ranks"), flags->log_ranks,
                  "show the output of these ranks only, for example 0,2-3 (default: all)")
       ->type_name("RANKS");
   app.add_flag(FlagNames("errors_only"), flags->errors_only,
-               "show what ranks write to standard error only, and no progress");
+               "show only the ranks' standard error, and no progress");
   app.add_flag(FlagNames("timestamps"), flags->timestamps,
-               "show when each line of the ranks came, in UTC");
+               "show the arrival time of each line of the ranks, in UTC");
   const std::map<std::string, ExitCodes> exit_codes = {{"shell", ExitCodes::kShell},
                                                        {"distinct", ExitCodes::kDistinct}};
   app.add_option_function<std::string>(
          FlagNames("exit_codes"),
          [flags, exit_codes](const std::string& name) { flags->exit_codes = exit_codes.at(name); },
-         "distinct: dsrun's own statuses are 241 to 247 instead of 1 to 6 and 128+N, so that "
-         "none is taken for a program's; see dsrun help (default: shell)")
+         "distinct: dsrun's own statuses are 241 to 247 instead of 1 to 6 and 128+N, to "
+         "distinguish them from a program's; see dsrun help (default: shell)")
       ->check(OneOf({"shell", "distinct"}))
       ->type_name("shell|distinct");
-  app.add_option(FlagNames("log_level"), flags->log_level, "how much dsrun says of itself")
+  app.add_option(FlagNames("log_level"), flags->log_level, "log level of dsrun")
       ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
       ->type_name("debug|info|warning|error|critical");
 }

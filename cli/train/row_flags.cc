@@ -57,8 +57,8 @@ void AddRowFlags(CLI::App& app, RowFlags* flags) {
         ->group(kGroup);
   }
   app.add_option(FlagNames("prompt_style"), flags->prompt_style,
-                 "how an instruction with its output is written: chat (by the chat template; "
-                 "default where there is one) or alpaca (with Stanford Alpaca's prompt)")
+                 "format of an instruction with its output: chat (the chat template; default if "
+                 "there is one) or alpaca (Stanford Alpaca's prompt)")
       ->check(CLI::IsMember({"chat", "alpaca"}).description(""))
       ->type_name("STYLE")
       ->group(kGroup);
@@ -66,20 +66,20 @@ void AddRowFlags(CLI::App& app, RowFlags* flags) {
 
 void AddDocumentFlags(CLI::App& app, RowFlags* flags) {
   app.add_option(FlagNames("max_length"), flags->max_length,
-                 "cut a document off after this many tokens, as TRL does, and leave out one of "
-                 "which then nothing is learnt (default: 0, none is cut off); makes --seq_len "
-                 "this and --packing none where they are not given")
+                 "truncate documents to N tokens, as TRL does, and skip a document without a token "
+                 "left that contributes to the loss (default: 0, no truncation); without --seq_len "
+                 "and --packing it sets them to N and none")
       ->check(WholeNumber(0))
       ->type_name("N")
       ->group(kGroup);
   app.add_option(FlagNames("truncation_mode"), flags->truncation_mode,
-                 "of --max_length: the part that is kept, keep_start (default) or keep_end")
+                 "part of a document that --max_length keeps: keep_start (default) or keep_end")
       ->check(CLI::IsMember({"keep_start", "keep_end"}).description(""))
       ->type_name("MODE")
       ->group(kGroup);
   AddSwitch(app, "assistant_only_loss", &flags->assistant_only_loss,
-            "of a completion of several messages learn the assistant's alone, as TRL does; rows "
-            "without messages are refused then")
+            "in a completion of several messages compute the loss on the assistant's messages "
+            "only, as TRL does; rejects rows without messages")
       ->group(kGroup);
 }
 

@@ -35,10 +35,10 @@ constexpr LegacyFlag kLrRangeTest[] = {
     {"lr_range_test_step_size", "1000", "updates per interval"},
     {"lr_range_test_staircase", "false", "grow at the end of intervals only"}};
 constexpr LegacyFlag kOneCycle[] = {
-    {"cycle_first_step_size", "1000", "updates of the way up"},
-    {"cycle_first_stair_count", "-1", "stairs of the way up (none)"},
-    {"cycle_second_step_size", "", "updates of the way down (as up)"},
-    {"cycle_second_stair_count", "-1", "stairs of the way down (none)"},
+    {"cycle_first_step_size", "1000", "updates of the increase"},
+    {"cycle_first_stair_count", "-1", "stairs of the increase (none)"},
+    {"cycle_second_step_size", "", "updates of the decrease (as increase)"},
+    {"cycle_second_stair_count", "-1", "stairs of the decrease (none)"},
     {"decay_step_size", "1000", "updates per interval of the decay"},
     {"cycle_min_lr", "0.01", "smallest rate"},
     {"cycle_max_lr", "0.1", "largest rate"},
@@ -108,7 +108,7 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
           FlagNames(name), [flags, name] { flags->given[name] = true; }, help);
       break;
   }
-  option->group("Schedules by DeepSpeed's flags, in place of the config's");
+  option->group("Schedules of DeepSpeed, instead of the ds_config's");
 }
 
 // Returns the transformers schedule in a `scheduler` section; null for other schedules or none.
@@ -211,21 +211,22 @@ bool LeavesAWarmup(const ScheduleFlags& flags) {
 }
 
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
-  constexpr const char* kTrainers = "Schedules of transformers' Trainer, in place of the config's";
+  constexpr const char* kTrainers =
+      "Schedules of transformers' Trainer, instead of the ds_config's";
   app.add_option(FlagNames("lr_scheduler_type"), flags->lr_scheduler_type,
                  "linear, cosine, constant_with_warmup, polynomial, inverse_sqrt, "
-                 "warmup_stable_decay and others (ds_config.md, scheduler.type); the warm-up is "
-                 "--warmup_steps, the end that of the run")
+                 "warmup_stable_decay and others (dsrun help ds_config, scheduler.type); "
+                 "--warmup_steps sets the warm-up; the schedule ends with the run")
       ->type_name("NAME")
       ->group(kTrainers);
   app.add_option(FlagNames("lr_scheduler_kwargs"), flags->lr_scheduler_kwargs,
-                 "its parameters, as a JSON object")
+                 "parameters of the schedule, as a JSON object")
       ->type_name("JSON")
       ->group(kTrainers);
   app.add_option(FlagNames("lr_schedule"), flags->lr_schedule,
                  "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR or WarmupCosineLR")
       ->type_name("NAME")
-      ->group("Schedules by DeepSpeed's flags, in place of the config's");
+      ->group("Schedules of DeepSpeed, instead of the ds_config's");
   for (const LegacySchedule& schedule : Schedules()) {
     if (schedule.name == "WarmupDecayLR") continue;  // has WarmupLR's
     for (const LegacyFlag& flag : schedule.flags) {

@@ -29,10 +29,29 @@ CLI::Validator RecomputeText() {
       "");
 }
 
+// Adds a flag for a number of the ds_config, whose check judges its range.
+template <typename Number>
+void AddNumber(CLI::App& app, const char* name, std::optional<Number>* value, const char* doc) {
+  app.add_option(FlagNames(name), *value, doc)
+      ->check(std::is_integral_v<Number> ? AnyWholeNumber() : FiniteNumber())
+      ->type_name("N");
+}
+
+void AddModelFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Model and configuration");
+  app.add_option(FlagNames("model"), flags->model,
+                 "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
+      ->type_name("MODEL");
+  app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
+                 "the ds_config, or its text as base64 (default: a small one)")
+      ->type_name("FILE");
+  AddIgnoreUnknownKeys(app, &flags->ignore_unknown_keys);
+}
+
 void AddTextFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("tokenizer"), flags->tokenizer,
-                 "the Hugging Face folder whose tokenizer cuts texts, or 'bytes' (default: the "
-                 "model's folder where it has one, else bytes)")
+                 "the Hugging Face folder of the tokenizer, or 'bytes' (default: the model's "
+                 "folder if it has a tokenizer, else bytes)")
       ->type_name("DIR");
   app.add_option(FlagNames("data_field"), flags->data_field,
                  "the field of .json files that holds the rows (default: the file is the rows)")
@@ -43,177 +62,172 @@ void AddTextFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("POLICY");
   app.add_option(
          FlagNames("packing"), flags->packing,
-         "how documents become samples: stream (default; cut where a sample is full), whole "
-         "(as many as fit, none cut), none (one each)")
+         "how documents become samples: stream (default; joined, and split where a sample is "
+         "full), whole (as many unsplit documents as fit), none (one document per sample)")
       ->check(CLI::IsMember({"stream", "whole", "none"}).description(""))
       ->type_name("HOW");
   app.add_option(FlagNames("data_cache"), flags->data_cache,
-                 "where the tokens of texts are kept on each host (default: ~/.cache/dsrun)")
+                 "folder on each host that caches the tokens of texts (default: ~/.cache/dsrun)")
       ->type_name("DIR");
 }
 
-void AddInputFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(FlagNames("model"), flags->model,
-                 "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
-      ->type_name("MODEL");
+void AddDataFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Data");
   app.add_option(FlagNames("data"), flags->data,
                  "text files, rows (.jsonl, .json, .csv, .tsv, .parquet, .arrow), .bin token files "
-                 "(with Megatron-LM's .idx or without), folders, data sets of the hub or of "
+                 "(with or without Megatron-LM's .idx), folders, data sets of the hub or of "
                  "save_to_disk, and quoted patterns (default: a demo corpus); see dsrun help data")
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("data_weights"), flags->data_weights,
-                 "blend: how much of the samples each PATH of --data gives, whatever its size, so "
-                 "that small ones come again sooner (default: all, joined)")
+                 "blend: proportion of the samples from each PATH of --data, independent of its "
+                 "size, so that small ones repeat sooner (default: all data, joined)")
       ->take_all()
       ->check(PositiveNumber())
       ->type_name("X");
-  app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
-                 "the ds_config, or its text as base64 (default: a small one)")
-      ->type_name("FILE");
-  AddIgnoreUnknownKeys(app, &flags->ignore_unknown_keys);
   app.add_option(FlagNames("token_dtype"), flags->token_dtype,
-                 "of .bin files: uint16 (default) or uint32")
+                 "data type of .bin files: uint16 (default) or uint32")
       ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
       ->type_name("TYPE");
   AddTextFlags(app, flags);
   app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens per sample (default: 256)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  AddSwitch(app, "no_shuffle", &flags->no_shuffle, "keep the order of the samples");
+  AddRowFlags(app, &flags->rows);
+  AddDocumentFlags(app, &flags->rows);
 }
 
 void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(FlagNames("steps"), flags->steps, "optimizer steps in all (default: by epochs)")
+  BeginFlagGroup(app, "Batch size and number of steps");
+  app.add_option(FlagNames("steps"), flags->steps,
+                 "total number of optimizer steps (default: from --epochs)")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("epochs"), flags->epochs, "passes over the data (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("seed"), flags->seed, "of weights and order (default: 1234)")
-      ->check(WholeNumber(0))
-      ->type_name("N");
-  AddSwitch(app, "no_shuffle", &flags->no_shuffle, "take the samples in their order");
-  app.add_option(FlagNames("save_every"), flags->save_every,
-                 "steps between checkpoints (default: none)")
-      ->check(WholeNumber(0))
-      ->type_name("N");
-  app.add_option(FlagNames("save_total_limit"), flags->save_total_limit,
-                 "keep the newest N checkpoints (the best of --save_best among them) and remove "
-                 "older ones (default: 0, keep all)")
-      ->check(WholeNumber(0))
-      ->type_name("N");
-  app.add_option(FlagNames("max_minutes"), flags->max_minutes,
-                 "end with a checkpoint after the step in which the training reaches M minutes, "
-                 "restarts included; a resumed run has M minutes again (default: no limit)")
+  app.add_option(
+         FlagNames("max_minutes"), flags->max_minutes,
+         "save a checkpoint and end after the step in which the training reaches M minutes, "
+         "restarts included; a resumed run has M minutes again (default: no limit)")
       ->check(PositiveNumber())
       ->type_name("M");
-  app.add_option(
-         FlagNames("save_hf"), flags->save_hf,
-         "write model.safetensors and config.json there at the end; a folder that holds another "
-         "model is refused")
-      ->type_name("DIR");
+  AddNumber(app, "per_device_train_batch_size", &flags->training.per_device_train_batch_size,
+            "samples of a micro-batch on each rank");
+  AddNumber(app, "gradient_accumulation_steps", &flags->training.gradient_accumulation_steps,
+            "micro-batches per step");
 }
 
-void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(
-         FlagNames("eval_data"), flags->eval_data,
-         "evaluation data, as --data: loss, perplexity and token accuracy are reported after "
-         "the last step (default: none)")
-      ->take_all()
-      ->type_name("PATH");
-  app.add_option(FlagNames("eval_split"), flags->eval_split,
-                 "in place of --eval_data: hold out this share at the end of --data")
-      ->check(PositiveFraction())
-      ->type_name("SHARE");
-  app.add_option(FlagNames("eval_every"), flags->eval_every,
-                 "steps between evaluations (default: none but the last)")
-      ->check(WholeNumber(0))
-      ->type_name("N");
-  AddSwitch(app, "save_best", &flags->save_best,
-            "keep a checkpoint of the evaluation with the lowest loss");
-  AddSwitch(app, "load_best_model_at_end", &flags->load_best_model_at_end,
-            "--save_best, and --save_hf writes the model of that checkpoint instead of the "
-            "last step's");
-  app.add_option(FlagNames("eval_patience"), flags->eval_patience,
-                 "end the training after N evaluations in a row without a new best (default: 0, "
-                 "never)")
-      ->check(WholeNumber(0))
-      ->type_name("N");
-}
-
-void AddPipelineFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(FlagNames("sp_kind"), flags->sp_kind,
-                 "how the ranks of --sp compute attention: ulysses (default; each for some heads, "
-                 "over all tokens) or ring (context parallelism: each for its tokens, past which "
-                 "keys and values go; any number of ranks)")
-      ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
-      ->type_name("NAME");
-  app.add_option(FlagNames("sp_chunk"), flags->sp_chunk,
-                 "attention takes so many tokens of a sample at a time, on one rank or on those of "
-                 "--sp (ulysses), and computes its projections again in the backward pass (FPDT; "
-                 "default: all tokens at once)")
-      ->check(WholeNumber(1))
-      ->type_name("TOKENS");
-  app.add_option(FlagNames("sp_offload"), flags->sp_offload,
-                 "with --sp_chunk: where the keys, values and results of chunks wait: cpu (memory "
-                 "of the host; on CPU ranks that moves nothing) or a folder of a local drive, for "
-                 "files (default: the device)")
-      ->type_name("cpu|FOLDER");
-  app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
-                 "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
-                 "micro-batches), gpipe, interleaved (waits less, sends more), zb-h1 (waits less, "
-                 "holds inputs longer) or zb-v (both)")
-      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
-      ->type_name("NAME");
-  app.add_option(FlagNames("pp_virtual_stages"), flags->pp_virtual_stages,
-                 "with --pp_schedule interleaved: into how many runs of layers each stage is cut "
-                 "(default: 2)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
-}
-
-void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(
-         FlagNames("on_non_finite"), flags->on_non_finite,
-         "when a gradient is not finite: skip the step, rewind to the newest checkpoint and "
-         "continue after the step's data, or stop (default: skip where the ds_config does)")
-      ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
-      ->type_name("POLICY");
-  app.add_option(
-         FlagNames("recompute"), flags->recompute,
-         "activations to compute again in the backward pass instead of keeping them: none, "
-         "full (of every layer), every:N (of every Nth layer), attention (default: full where the "
-         "ds_config has activation_checkpointing, else none)")
-      ->check(RecomputeText())
-      ->type_name("WHICH");
-  app.add_option(FlagNames("tile_mlp"), flags->tile_mlp,
-                 "tiled MLP: run each layer's feed-forward part on N parts of its tokens in turn, "
-                 "and again in the backward pass (default: 1, all at once)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
-  app.add_option(FlagNames("router_aux_loss_coef"), flags->router_aux_loss_coef,
-                 "add the experts' balance loss: auto (with the coefficient of config.json, where "
-                 "the model has one), or the coefficient; 0: none (default: as config.json says)")
-      ->type_name("X");
-  app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
-                 "NEFTune: while training, embeddings get noise of up to this over the root of a "
-                 "sample's tokens times the width (default: 0, none)")
-      ->check(NumberBetween(0.0, 1e9))
-      ->type_name("X");
+void AddOptimizerFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Optimizer and learning rate");
+  AddNumber(app, "learning_rate", &flags->training.learning_rate,
+            "learning rate of the optimizer, after a warm-up");
+  AddNumber(app, "adam_beta1", &flags->training.adam_beta1, "beta1 of Adam optimizers");
+  AddNumber(app, "adam_beta2", &flags->training.adam_beta2, "beta2 of Adam optimizers");
+  AddNumber(app, "adam_epsilon", &flags->training.adam_epsilon, "epsilon of Adam optimizers");
+  AddNumber(app, "weight_decay", &flags->training.weight_decay, "weight decay of the optimizer");
   AddSwitch(app, "no_decay_on_norms_and_biases", &flags->no_decay_on_norms_and_biases,
-            "weight decay on matrices only, as transformers' Trainer has it");
+            "apply weight decay to matrices only, as transformers' Trainer does");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
-                 "a layer's learning rate is this times the next layer's, above 0 and at most 1 "
+                 "learning rate of each layer over that of the next layer, above 0 and at most 1 "
                  "(default: 1)")
       ->check(PositiveFraction())
       ->type_name("RATE");
+  AddNumber(app, "max_grad_norm", &flags->training.max_grad_norm,
+            "clip gradients to this norm; 0: no clipping");
+  AddNumber(app, "warmup_steps", &flags->training.warmup_steps,
+            "steps of the warm-up; below 1: its share of all steps");
+  AddScheduleFlags(app, &flags->schedule);
+}
+
+void AddNumericsFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Precision, loss and random numbers");
+  AddSwitch(app, "bf16", &flags->training.bf16, "train in bf16");
+  AddSwitch(app, "fp16", &flags->training.fp16, "train in fp16");
+  app.add_option(
+         FlagNames("on_non_finite"), flags->on_non_finite,
+         "when a gradient is not finite: skip the step, rewind (load the newest checkpoint and "
+         "continue after the step's data), or stop (default: skip if the ds_config does)")
+      ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
+      ->type_name("POLICY");
+  app.add_option(
+         FlagNames("router_aux_loss_coef"), flags->router_aux_loss_coef,
+         "add the load-balancing loss of the experts: auto (with the coefficient of config.json, "
+         "if the model has one), or a coefficient; 0: none (default: as config.json says)")
+      ->type_name("X");
+  app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
+                 "NEFTune: add noise to the embeddings in training, at most X over the root of "
+                 "(tokens of a sample times width) (default: 0, none)")
+      ->check(NumberBetween(0.0, 1e9))
+      ->type_name("X");
+  app.add_option(FlagNames("seed"), flags->seed,
+                 "random seed of initial weights and of the order of samples (default: 1234)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+}
+
+void AddParallelismFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Parallelism and communication");
+  AddNumber(app, "tp", &flags->training.tp,
+            "tensor parallelism: N ranks share each matrix, on the same samples");
+  AddNumber(app, "pp", &flags->training.pp,
+            "pipeline parallelism: N stages, each with some of the layers");
+  app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
+                 "schedule of the stages of --pp: 1f1b (default; holds the fewest micro-batches), "
+                 "gpipe, interleaved (less idle time, more communication), zb-h1 (less idle time, "
+                 "holds inputs longer) or zb-v (both)")
+      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
+      ->type_name("NAME");
+  app.add_option(
+         FlagNames("pp_virtual_stages"), flags->pp_virtual_stages,
+         "with --pp_schedule interleaved: virtual stages (runs of layers) per stage (default: 2)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  AddNumber(app, "sp", &flags->training.sp,
+            "sequence parallelism: N ranks share the tokens of each sample");
+  app.add_option(FlagNames("sp_kind"), flags->sp_kind,
+                 "attention of the ranks of --sp: ulysses (default; each rank computes some heads "
+                 "over all tokens) or ring (context parallelism: each rank computes its own "
+                 "tokens, keys and values circulate; any number of ranks)")
+      ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
+      ->type_name("NAME");
+  AddNumber(app, "ep", &flags->training.ep,
+            "expert parallelism: N ranks share the experts of each layer");
   AddSwitch(app, "encrypt", &flags->encrypt,
             "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
+}
+
+void AddMemoryFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Memory and offload");
+  app.add_option(FlagNames("recompute"), flags->recompute,
+                 "activation checkpointing; activations that the backward pass recomputes: none, "
+                 "full (of every layer), every:N (of every Nth layer), attention (default: full if "
+                 "the ds_config has activation_checkpointing, else none)")
+      ->check(RecomputeText())
+      ->type_name("WHICH");
+  app.add_option(FlagNames("sp_chunk"), flags->sp_chunk,
+                 "FPDT: compute attention in chunks of TOKENS tokens of a sample, on one rank or "
+                 "on the ranks of --sp (ulysses), and recompute its projections in the backward "
+                 "pass (default: all tokens at once)")
+      ->check(WholeNumber(1))
+      ->type_name("TOKENS");
+  app.add_option(FlagNames("sp_offload"), flags->sp_offload,
+                 "with --sp_chunk: offload the keys, values and results of chunks to cpu (host "
+                 "memory; moves nothing on CPU ranks) or to files in a folder of a local drive "
+                 "(default: keep them on the device)")
+      ->type_name("cpu|FOLDER");
+  app.add_option(FlagNames("tile_mlp"), flags->tile_mlp,
+                 "tiled MLP: compute the feed-forward part of each layer in N tiles of tokens, and "
+                 "again in the backward pass (default: 1, all at once)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_flag(FlagNames("allow_overcommit"), flags->allow_overcommit,
                "start ranks that will hold more memory than their host has available");
 }
 
 void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Fine-tuning");
   app.add_option(FlagNames("freeze"), flags->freeze,
                  "parameters that are not trained, by patterns of their full names "
                  "('model.layers.0.*')")
@@ -224,12 +238,12 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
       ->check(WholeNumber(0, models::kMostLoraRank))
       ->type_name("N");
   app.add_option(FlagNames("lora_alpha"), flags->lora_alpha,
-                 "adapters are scaled by this over the rank (default: twice the rank)")
+                 "scale adapters by X over the rank (default: twice the rank)")
       ->check(PositiveNumber())
       ->type_name("X");
   app.add_option(FlagNames("lora_dropout"), flags->lora_dropout,
-                 "the share of the adapters' inputs that is dropped while training (default: what "
-                 "the folder of --lora_adapter says, else 0)")
+                 "dropout probability of the adapters' inputs in training (default: from the "
+                 "folder of --lora_adapter, else 0)")
       ->check(FractionBelow1())
       ->type_name("P");
   app.add_option(FlagNames("lora_targets"), flags->lora_targets,
@@ -240,63 +254,82 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
   AddSwitch(app, "lora_rslora", &flags->lora_rslora,
             "scale adapters by alpha over the root of the rank");
   AddSwitch(app, "lora_dora", &flags->lora_dora,
-            "DoRA: train the norms of the adapted weights' rows apart from their directions");
-  app.add_option(
-         FlagNames("quantize_base"), flags->quantize_base,
-         "QLoRA: the linear layers below adapters have so few bits a weight: nf4 (4.5), "
-         "nf4-double (4.13; scales quantised, too) or int8 (default: they stay as they are)")
+            "DoRA: train the norms of the adapted weights' rows separately from their directions");
+  app.add_option(FlagNames("quantize_base"), flags->quantize_base,
+                 "QLoRA: quantize the linear layers below adapters: nf4 (4.5 bits per weight), "
+                 "nf4-double (4.13; quantizes the scales, too) or int8 (default: not quantized)")
       ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
       ->type_name("FORMAT");
   app.add_option(FlagNames("lora_adapter"), flags->lora_adapter,
-                 "go on with the adapters of a PEFT folder, as that describes them")
+                 "continue training the adapters of a PEFT folder, as it describes them")
       ->type_name("DIR");
   AddSwitch(app, "lora_merge", &flags->lora_merge,
-            "--save_hf writes the whole model, adapters merged, in place of a PEFT folder");
+            "--save_hf writes the full model with merged adapters instead of a PEFT folder");
+}
+
+void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Evaluation");
+  app.add_option(
+         FlagNames("eval_data"), flags->eval_data,
+         "evaluation data, as --data: loss, perplexity and token accuracy are reported after "
+         "the last step (default: none)")
+      ->take_all()
+      ->type_name("PATH");
+  app.add_option(FlagNames("eval_split"), flags->eval_split,
+                 "instead of --eval_data: hold out this share at the end of --data")
+      ->check(PositiveFraction())
+      ->type_name("SHARE");
+  app.add_option(FlagNames("eval_every"), flags->eval_every,
+                 "steps between evaluations (default: only after the last step)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+  app.add_option(
+         FlagNames("eval_patience"), flags->eval_patience,
+         "stop the training after N consecutive evaluations without a new best (default: 0, never)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+}
+
+void AddCheckpointFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Checkpoints and the trained model");
+  app.add_option(FlagNames("save_every"), flags->save_every,
+                 "steps between checkpoints (default: none)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+  app.add_option(FlagNames("save_total_limit"), flags->save_total_limit,
+                 "keep the newest N checkpoints, including the best of --save_best, and remove "
+                 "older ones (default: 0, keep all)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+  AddSwitch(app, "save_best", &flags->save_best,
+            "keep a checkpoint of the evaluation with the lowest loss");
+  AddSwitch(app, "load_best_model_at_end", &flags->load_best_model_at_end,
+            "--save_best, and --save_hf writes the model of that checkpoint instead of the "
+            "last step's");
+  app.add_option(FlagNames("save_hf"), flags->save_hf,
+                 "write model.safetensors and config.json to DIR at the end; a folder with another "
+                 "model is rejected")
+      ->type_name("DIR");
 }
 
 }  // namespace
 
 void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
-  AddInputFlags(app, flags);
+  AddModelFlags(app, flags);
+  AddDataFlags(app, flags);
   AddLengthFlags(app, flags);
-  AddRowFlags(app, &flags->rows);
-  AddDocumentFlags(app, &flags->rows);
-  AddEvaluationFlags(app, flags);
-  AddPipelineFlags(app, flags);
-  AddMethodFlags(app, flags);
+  AddOptimizerFlags(app, flags);
+  AddNumericsFlags(app, flags);
+  AddParallelismFlags(app, flags);
+  AddMemoryFlags(app, flags);
   AddAdapterFlags(app, flags);
-  AddScheduleFlags(app, &flags->schedule);
-  AddTrainingFlags(app, &flags->training);
+  AddEvaluationFlags(app, flags);
+  AddCheckpointFlags(app, flags);
 }
 
 void AddIgnoreUnknownKeys(CLI::App& app, bool* ignore) {
   app.add_flag(FlagNames("ignore_unknown_keys"), *ignore,
-               "pass over keys of the ds_config that dsrun does not know, with a warning");
-}
-
-void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
-  constexpr const char* kGroup = "What the ds_config leaves open (absent or \"auto\")";
-  const auto add = [&](const char* name, auto* value, const char* doc) {
-    CLI::Option* const option = app.add_option(FlagNames(name), *value, doc);
-    using Number = typename std::remove_pointer_t<decltype(value)>::value_type;
-    option->check(std::is_integral_v<Number> ? AnyWholeNumber() : FiniteNumber());
-    option->type_name("N")->group(kGroup);
-  };
-  add("per_device_train_batch_size", &flags->per_device_train_batch_size, "micro-batch of a rank");
-  add("gradient_accumulation_steps", &flags->gradient_accumulation_steps, "micro-batches a step");
-  add("learning_rate", &flags->learning_rate, "of the optimizer, and where a warm-up ends");
-  add("adam_beta1", &flags->adam_beta1, "of the optimizer");
-  add("adam_beta2", &flags->adam_beta2, "of the optimizer");
-  add("adam_epsilon", &flags->adam_epsilon, "of the optimizer");
-  add("weight_decay", &flags->weight_decay, "of the optimizer");
-  add("max_grad_norm", &flags->max_grad_norm, "gradients are clipped to it; 0: not at all");
-  add("warmup_steps", &flags->warmup_steps, "steps of the warm-up, or below 1 their share of all");
-  add("tp", &flags->tp, "tensor parallelism: ranks that share each matrix, on the same samples");
-  add("sp", &flags->sp, "sequence parallelism: ranks that share the tokens of each sample");
-  add("pp", &flags->pp, "pipeline parallelism: stages, each with some of the layers");
-  add("ep", &flags->ep, "expert parallelism: ranks that share a layer's experts");
-  AddSwitch(app, "bf16", &flags->bf16, "train in bf16")->group(kGroup);
-  AddSwitch(app, "fp16", &flags->fp16, "train in fp16")->group(kGroup);
+               "ignore unknown keys of the ds_config, with a warning");
 }
 
 namespace {

@@ -77,9 +77,6 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags);
 // Declares --ignore_unknown_keys, for every command that reads a full ds_config.
 void AddIgnoreUnknownKeys(CLI::App& app, bool* ignore);
 
-// Declares the flags that fill keys of the ds_config, named as in transformers' TrainingArguments.
-void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags);
-
 // Applies the given flags to `job`, except model, data, config and schedule, which need checks.
 // Relative paths become absolute, so the job does not depend on the working directory.
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job);

@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 ProgramResult Help(const std::vector<std::string>& words) {
@@ -55,6 +57,34 @@ TEST(HelpCommandTest, PrintsThePageOfAllKeys) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, StartsWith("# ds_config: "));
   EXPECT_THAT(Help({}).out, ContainsRegex("\n  ds_config +[A-Za-z]"));
+}
+
+// Each heading appears once, in this order, also if its flags are declared in several places.
+TEST(HelpCommandTest, GroupsTheFlagsOfTrainUnderHeadings) {
+  const std::string text = Help({"train"}).out;
+  std::size_t place = 0;
+  for (const char* const heading :
+       {"Options", "Model and configuration", "Data", "Batch size and number of steps",
+        "Optimizer and learning rate", "Parallelism and communication", "Memory and offload",
+        "Fine-tuning", "Evaluation", "Checkpoints and the trained model", "Launch: hosts and ranks",
+        "Launch: network", "Launch: output and exit status"}) {
+    const std::string line = "\n\n" + std::string(heading) + ":\n  -";
+    const std::size_t found = text.find(line);
+    ASSERT_NE(found, std::string::npos) << heading;
+    EXPECT_GT(found, place) << heading;
+    EXPECT_EQ(text.find(line, found + 1), std::string::npos) << heading;
+    place = found;
+  }
+  EXPECT_THAT(text, Not(ContainsRegex("\n\n\n[^\n]")));
+  EXPECT_THAT(text, Not(HasSubstr("--rdzv_backend"))) << "a flag of torchrun, which is hidden";
+}
+
+TEST(HelpCommandTest, HelpOfEveryCommandFits80Columns) {
+  for (const char* const command : {"train", "resume", "run", "plan", "bench", "check", "estimate",
+                                    "tokenize", "generate", "translate", "report"}) {
+    SCOPED_TRACE(command);
+    ExpectFits80Columns(Help({command}).out);
+  }
 }
 
 TEST(HelpCommandTest, APageIsANameAndNoPath) {

@@ -10,6 +10,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using More = Completion::More;
 
 std::vector<std::string> Words(const std::vector<std::string>& typed) {
@@ -106,6 +107,14 @@ void ExpectFlags(const std::string& section, const FlagDescriptions& described) 
     for (const std::string& name : flag.names) EXPECT_THAT(section, HasSubstr(InBold(name)));
     EXPECT_FALSE(flag.help.empty()) << flag.names.front();
   }
+}
+
+TEST(ManualPageTest, HasHeadingsOfGroups) {
+  const std::string page = ManualPage();
+  EXPECT_THAT(Section(page, ".SH LAUNCH FLAGS"), HasSubstr(".PP\n\\fILaunch: network\\fR\n.TP\n"));
+  const std::string train = Section(page, ".SS train");
+  EXPECT_THAT(train, HasSubstr(".PP\n\\fIEvaluation\\fR\n.TP\n\\fB\\-\\-eval_data"));
+  EXPECT_THAT(train, Not(HasSubstr("Launch: ")));
 }
 
 TEST(ManualPageTest, HasEveryCommandAndEveryFlagInItsSection) {
