@@ -16,21 +16,22 @@ namespace ds::tests {
 namespace {
 
 constexpr int kUnits = 4;
-constexpr std::int64_t kWidth = 8;
+constexpr std::int64_t kMatrixSize = 8;
 
 std::vector<at::Tensor> MakeWeights() {
   std::vector<at::Tensor> weights;
   for (int unit = 0; unit < kUnits; ++unit) {
-    const at::Tensor values = at::arange(kWidth * kWidth, at::kFloat).mul(unit + 3).remainder(11);
+    const at::Tensor values =
+        at::arange(kMatrixSize * kMatrixSize, at::kFloat).mul(unit + 3).remainder(11);
     weights.push_back(
-        values.sub(5).mul(0.05).view({kWidth, kWidth}).clone().set_requires_grad(true));
+        values.sub(5).mul(0.05).view({kMatrixSize, kMatrixSize}).clone().set_requires_grad(true));
   }
   return weights;
 }
 
 at::Tensor MakeInput(int rank, int micro_batch) {
-  const at::Tensor values = at::arange(3 * kWidth, at::kFloat) + (rank * 5 + micro_batch * 7);
-  return values.remainder(13).sub(6).mul(0.2).view({3, kWidth});
+  const at::Tensor values = at::arange(3 * kMatrixSize, at::kFloat) + (rank * 5 + micro_batch * 7);
+  return values.remainder(13).sub(6).mul(0.2).view({3, kMatrixSize});
 }
 
 at::Tensor RunLayer(const at::Tensor& x, const at::Tensor& weight) { return x.mm(weight).tanh(); }
@@ -86,7 +87,7 @@ class VisitedModel {
       const std::string name = "layer." + std::to_string(unit);
       zero::NamedParameter parameter{.name = name + ".w",
                                      .tensor = weights_[static_cast<std::size_t>(unit)]};
-      parameter.placement.global_shape = {kWidth, kWidth};
+      parameter.placement.global_shape = {kMatrixSize, kMatrixSize};
       units.push_back({.name = name, .parameters = {parameter}, .also_reads = {}});
     }
     model_ = zero::ShardedModel::Create(context_, units, [](int, const auto&) {
@@ -128,7 +129,8 @@ class VisitedModel {
       const zero::Bucket& bucket = *model_->units()[unit]->buckets()[0];
       const zero::FlatLayout& layout = bucket.parameters().layout();
       const at::Tensor flat = at::zeros(layout.padded_numel());
-      flat.narrow(0, layout.parameter(0).start, kWidth * kWidth).copy_(expected[unit].flatten());
+      flat.narrow(0, layout.parameter(0).start, kMatrixSize * kMatrixSize)
+          .copy_(expected[unit].flatten());
       const zero::FlatRange own = layout.shard(model_->context().groups.all->rank());
       const zero::Lease shard = bucket.gradients().shard();
       EXPECT_TRUE(shard.tensor().allclose(flat.narrow(0, own.start, own.count), 1e-5, 1e-6))
