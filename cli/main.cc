@@ -86,7 +86,7 @@ bool HasWord(std::string_view words, std::string_view word) {
 }
 
 // Flags in front of a command that has no use for them are an error, not a wish.
-Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
+Status CheckFlagsApply(const CLI::App& app, const Command& command) {
   if (command.launch_flags == kAllLaunchFlags) return OkStatus();
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0) continue;
@@ -107,16 +107,16 @@ bool Names(const FlagDescriptions& described, const std::string& flag) {
 
 // A flag of a command's in front of its name is no misspelt launch flag: says where it belongs, if
 // that is what is wrong.
-Status TellPlaceOfFlag(const std::vector<std::string>& command_line, Status refusal) {
+Status ExplainFlagPosition(const std::vector<std::string>& command_line, Status refusal) {
   const Command* command = nullptr;
-  std::size_t place = 1;
-  for (; place < command_line.size() && command == nullptr; ++place) {
-    if (!IsFlag(command_line[place])) command = FindCommand(command_line[place]);
+  std::size_t index = 1;
+  for (; index < command_line.size() && command == nullptr; ++index) {
+    if (!IsFlag(command_line[index])) command = FindCommand(command_line[index]);
   }
   if (command == nullptr) return refusal;
   const FlagDescriptions own = DescribeCommand(*command);
   const FlagDescriptions launch = DescribeLaunchFlags();
-  for (std::size_t i = 1; i < place; ++i) {
+  for (std::size_t i = 1; i < index; ++i) {
     const std::string flag = command_line[i].substr(0, command_line[i].find('='));
     if (!IsFlag(flag) || !Names(own, flag) || Names(launch, flag)) continue;
     return InvalidArgumentError(flag + " is a flag of '" + std::string(command->name) +
@@ -135,14 +135,14 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   app.set_help_flag();
   app.add_flag("-h,--help", help);
   app.add_flag("--version", version);
-  StatusOr<FlagParser::Result> parsed =
-      parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram);
-  if (!parsed.ok()) return TellPlaceOfFlag(command_line, parsed.status());
+  StatusOr<FlagParser::Result> parsed = parser.Parse({command_line.begin() + 1, command_line.end()},
+                                                     FlagParser::RemainingWords::kProgram);
+  if (!parsed.ok()) return ExplainFlagPosition(command_line, parsed.status());
   if (help) return FindCommand("help")->run(invocation);
   if (version) return FindCommand("version")->run(invocation);
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
   DS_ASSIGN_OR_RETURN(const Command* command, ChooseCommand(&invocation, std::move(parsed->rest)));
-  DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
+  DS_RETURN_IF_ERROR(CheckFlagsApply(app, *command));
   // A command that starts ranks tells a program's own status from dsrun's where the job ends.
   const bool starts_ranks = command->launch_flags == kAllLaunchFlags;
   DS_ASSIGN_OR_RETURN(const int status, command->run(invocation));

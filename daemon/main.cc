@@ -43,7 +43,7 @@
 #include "runtime/process/malloc_arena.h"
 #include "runtime/process/owned_cgroup.h"
 #include "runtime/process/private_folder.h"
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 namespace ds::daemon {
 namespace {
@@ -82,8 +82,8 @@ std::filesystem::path FindDsrank(const Flags& flags) {
   if (!flags.dsrank.empty()) return flags.dsrank;
   const StatusOr<std::filesystem::path> self = FindOwnExecutable();
   if (!self.ok()) return {};
-  const std::filesystem::path beside = self->parent_path() / "dsrank";
-  return ::access(beside.c_str(), X_OK) == 0 ? beside : std::filesystem::path();
+  const std::filesystem::path sibling = self->parent_path() / "dsrank";
+  return ::access(sibling.c_str(), X_OK) == 0 ? sibling : std::filesystem::path();
 }
 
 SupervisorOptions MakeOptions(const Flags& flags) {
@@ -101,23 +101,23 @@ UniqueFd TakeInherited(int fd) {
 }
 
 // Sends the answer once to the process that waits for this daemon.
-Status Say(const v1::ListenResponse& answer, UniqueFd* pipe) {
+Status WriteResponse(const v1::ListenResponse& answer, UniqueFd* pipe) {
   const Status said = WriteAll(pipe->get(), v1::EncodeLine(answer), "readiness pipe");
   pipe->Reset();
   return said;
 }
 
-Status SayReady(UniqueFd* pipe) {
+Status WriteReady(UniqueFd* pipe) {
   v1::ListenResponse ready;
   ready.set_pid(static_cast<std::uint32_t>(::getpid()));
   ready.set_daemon_version(DS_VERSION);
-  return Say(ready, pipe);
+  return WriteResponse(ready, pipe);
 }
 
-void SayWhyNot(const Status& status, UniqueFd* pipe) {
+void ReportStartFailure(const Status& status, UniqueFd* pipe) {
   v1::ListenResponse answer;
   answer.set_error(status.message());
-  if (!pipe->valid() || !Say(answer, pipe).ok()) LogError(status.message());
+  if (!pipe->valid() || !WriteResponse(answer, pipe).ok()) LogError(status.message());
 }
 
 // Returns only if it could not start; otherwise the process ends with the loop.
@@ -135,7 +135,7 @@ Status Serve(const Flags& flags, UniqueFd* ready) {
   DaemonService service(loop.get(), supervisor.get());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
   server->Serve(std::move(connection));
-  if (ready->valid()) DS_RETURN_IF_ERROR(SayReady(ready));
+  if (ready->valid()) DS_RETURN_IF_ERROR(WriteReady(ready));
   const Status status = loop->Run();
   server->Drain();
   folder.RemoveIfUnused();
@@ -178,9 +178,9 @@ void TakeNameOfFile(char* called) {
   const StatusOr<std::filesystem::path> self = FindOwnExecutable();
   const std::string name = self.ok() ? self->filename().string() : "dsrund";
   ::prctl(PR_SET_NAME, name.c_str(), 0, 0, 0);
-  const std::size_t room = std::strlen(called);
-  std::memset(called, 0, room);
-  name.copy(called, room);
+  const std::size_t title_bytes = std::strlen(called);
+  std::memset(called, 0, title_bytes);
+  name.copy(called, title_bytes);
 }
 
 // The guardian is the parent process of dsrund. If dsrund is killed, its ranks die, but the
@@ -201,7 +201,7 @@ constexpr std::chrono::nanoseconds kContinueEvery =
     std::chrono::nanoseconds(dsrun::v1::kLeaseCleanUp) / 4;
 
 // Processes that SIGKILL has not ended by then are left alone.
-constexpr std::chrono::seconds kKillPatience{5};
+constexpr std::chrono::seconds kKillTimeout{5};
 
 sigset_t MakeSet(std::initializer_list<int> signals) {
   sigset_t set;
@@ -274,10 +274,10 @@ void AwaitEndOfChild(std::chrono::steady_clock::duration longest) {
   ::sigtimedwait(&signals, nullptr, &time);
 }
 
-void EndWhatIsLeft() {
+void EndRemainingProcesses() {
   const std::filesystem::path groups = FindOwnCgroups().unified;
   if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups);  // kills all its processes at once
-  const auto deadline = std::chrono::steady_clock::now() + kKillPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kKillTimeout;
   while (!EndOrphans(Orphans::kKill)) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left <= left.zero()) break;
@@ -305,7 +305,7 @@ void EndWhatIsLeft() {
   LeaveDescriptors();
   const int status = AwaitDaemon(daemon, signals);
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (!well) EndWhatIsLeft();
+  if (!well) EndRemainingProcesses();
   EndLikeDaemon(status);
 }
 
@@ -343,7 +343,7 @@ Status ContinueUnderGuardian(bool leased) {
   const pid_t daemon = ::fork();
   if (daemon <= 0) ::prctl(PR_SET_NAME, name.data(), 0, 0, 0);
   if (daemon < 0)
-    return errno == EAGAIN ? NoRoomError("no process may be started below it")
+    return errno == EAGAIN ? OutOfResourcesError("no process may be started below it")
                            : ErrnoError(errno, "fork");
   if (daemon > 0) Guard(daemon);
   std::signal(SIGCONT, SIG_DFL);
@@ -380,7 +380,7 @@ int Main(int argc, char** argv) {
   LeaveTerminal();
   UniqueFd ready(flags.ready_fd);
   if (const Status status = ContinueUnderGuardian(!flags.listen.empty()); !status.ok()) {
-    SayWhyNot(status, &ready);
+    ReportStartFailure(status, &ready);
     return kExitFailure;
   }
   ReserveDescriptors(kDescriptors);
@@ -388,7 +388,7 @@ int Main(int argc, char** argv) {
   if (!flags.listen.empty()) {
     return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
   }
-  SayWhyNot(Serve(flags, &ready), &ready);
+  ReportStartFailure(Serve(flags, &ready), &ready);
   return kExitFailure;
 }
 

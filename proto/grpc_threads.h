@@ -3,7 +3,7 @@
 // CountGrpcThreads returns the number of threads that gRPC 1.51 starts at its first use in a
 // process: two executors, two timer threads, and the pool of its event engine, which grows with the
 // processors. gRPC blocks forever on work for a thread that could not be started. So check the
-// space for all threads before the first use (runtime/process/thread_room.h).
+// space for all threads before the first use (runtime/process/thread_quota.h).
 
 #include <grpc/support/cpu.h>
 

@@ -23,7 +23,7 @@ ALLOWED = {
     "cli/flags/launch_flags_json.cc VisitFlags": (42, "a list of all flags, one a line"),
     "daemon/ranks/rank_child.cc RawSyscall": (6, "the kernel's own interface: a number and its arguments"),
     "runtime/comm/net/world_group.cc AllReduceAs": (42, "one pipeline, whose stages share its blocks"),
-    "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
+    "runtime/comm/shm/reduce_kernels.cc ContinueReduction": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/host_group.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
     "runtime/plan/model/rope_spec.cc ReadRopeObject": (6, "a config's keys and where its values go"),
     "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),

@@ -163,7 +163,7 @@ StatusOr<int> BenchIoCommand(const Invocation& invocation) {
       "Measure the speed of offload to this host's drives, as ds_io and ds_nvme_tune do.");
   AddBenchIoFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   if (flags.io.block_bytes % 4096 != 0) {
     return InvalidArgumentError("bench io: --block_size must be a multiple of 4096");
@@ -333,7 +333,7 @@ StatusOr<int> BenchMemoryCommand(const Invocation& invocation) {
                     "bounds the updates of optimizers on the host.");
   AddBenchMemoryFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   const std::vector<int> counts =
       flags.threads > 0 ? std::vector<int>{flags.threads} : offload::ListThreadCounts();
@@ -366,7 +366,7 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   AddBenchFlags(parser.app(), &flags);
   AddLaunchFlags(&parser, &launch);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_ASSIGN_OR_RETURN(config::CommBenchJob job, MakeJob(flags));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
@@ -384,7 +384,7 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   description["bench"] = Json::parse(config::ToJson(job));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(plan.run_directory));
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(description, Durability::kWhole));
+  DS_RETURN_IF_ERROR(run_directory->WriteJob(description, Durability::kAtomic));
   DS_ASSIGN_OR_RETURN(const int status,
                       RunJob(plan, SameProgram(MakeProgram(job)), run_directory.get()));
   if (status != kExitOk) return status;

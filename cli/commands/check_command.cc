@@ -213,7 +213,7 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   TakeForeignTrainFlags(&parser);
   parser.Refuse(kOfTrainAlone);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   if (flags.config.empty()) flags.config = flags.train.deepspeed_config;
   if (flags.config.empty()) {

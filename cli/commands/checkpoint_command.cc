@@ -120,7 +120,7 @@ StatusOr<int> CheckpointCommand(const Invocation& invocation) {
   parser.app().add_option("action", action, "verify or list")->required();
   parser.app().add_option("DIR", directory, "the folder of the checkpoints")->required();
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   // "step-20/" names the same folder as "step-20".
   fs::path path = fs::path(directory).lexically_normal();

@@ -111,7 +111,7 @@ StatusOr<int> CompletionCommand(const Invocation& invocation) {
                     "completion fish | source.");
   parser.app().add_option("SHELL", shell, "bash, zsh or fish")->required();
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   const std::string known[] = {"bash", "zsh", "fish"};
   const std::string_view scripts[] = {kBash, kZsh, kFish};

@@ -80,7 +80,7 @@ StatusOr<int> ElasticCommand(const Invocation& invocation) {
   app.add_flag("--json", json,
                "print one JSON object: final_batch_size, valid_gpus, micro_batch_size");
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   if (path.empty()) return InvalidArgumentError("elastic: no config given; use -c CONFIG");
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));

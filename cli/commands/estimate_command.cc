@@ -62,10 +62,10 @@ struct EstimateFlags {
 
 // Parses "7000000000" or "7e9".
 StatusOr<std::int64_t> ParseCount(const std::string& flag, const std::string& text) {
-  if (const auto whole = ParseNumber<std::int64_t>(text)) return *whole;
+  if (const auto integer = ParseNumber<std::int64_t>(text)) return *integer;
   const std::optional<double> number = ParseNumber<double>(text);
-  const bool is_whole = number.has_value() && *number == std::floor(*number);
-  if (is_whole && std::abs(*number) < 9e15) return static_cast<std::int64_t>(*number);
+  const bool is_integer = number.has_value() && *number == std::floor(*number);
+  if (is_integer && std::abs(*number) < 9e15) return static_cast<std::int64_t>(*number);
   return InvalidArgumentError(flag + " must be a whole number, not '" + text + "'");
 }
 
@@ -196,7 +196,7 @@ StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const st
 // Rejects flags without an effect, like train.
 Status CheckFlagsCount(const config::TrainJob& job, const config::ParallelConfig& degrees) {
   DS_RETURN_IF_ERROR(CheckAdapterFlags(job));
-  DS_RETURN_IF_ERROR(CheckPortionFlags(job));
+  DS_RETURN_IF_ERROR(CheckChunkFlags(job));
   const char* stage_flag = job.pipeline_virtual_stages > 0 ? "--pp_virtual_stages" : nullptr;
   if (job.pipeline_schedule != "1f1b") stage_flag = "--pp_schedule";
   return CheckDegreeFlags({.stage_flag = stage_flag,
@@ -232,7 +232,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {
-    DS_ASSIGN_OR_RETURN(question.room, plan::ParseMemory(flags.memory));
+    DS_ASSIGN_OR_RETURN(question.capacity, plan::ParseMemory(flags.memory));
   }
   const plan::Prediction prediction = plan::MakePrediction(std::move(question));
   if (json) {
@@ -243,11 +243,11 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   return kExitOk;
 }
 
-void AddPortionFlags(CLI::App& app, EstimateJobFlags* flags) {
-  app.add_option(FlagNames("sp_chunk"), flags->job.portion, "as for train (default: all tokens)")
+void AddChunkFlags(CLI::App& app, EstimateJobFlags* flags) {
+  app.add_option(FlagNames("sp_chunk"), flags->job.sp_chunk, "as for train (default: all tokens)")
       ->check(WholeNumber(1))
       ->type_name("TOKENS");
-  app.add_option(FlagNames("sp_offload"), flags->job.portions_in, "as for train, with --sp_chunk")
+  app.add_option(FlagNames("sp_offload"), flags->job.sp_offload, "as for train, with --sp_chunk")
       ->type_name("cpu|FOLDER");
 }
 
@@ -319,7 +319,7 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("recompute"), flags->job.recompute,
                  "as for train (default: from the config)")
       ->type_name("none|full|attention|every:N");
-  AddPortionFlags(app, flags);
+  AddChunkFlags(app, flags);
   app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
@@ -379,7 +379,7 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
                     "including activations. Loads no weights.");
   AddFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   if (!flags.job.deepspeed_config.empty()) {
     if (flags.model.empty()) {

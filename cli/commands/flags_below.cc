@@ -69,11 +69,11 @@ Json ArgumentsOf(const TrainFlags& given) {
 // all keys of a ds_config of the user's own.
 Json KeysToHold(const FlagsBelow& below, const TrainFlags& given, const TrainFlags& all) {
   Json keys = below.recipe.ds_config;
-  const bool is_trainers_schedule =
-      std::find(below.told.begin(), below.told.end(), "lr_scheduler_type") != below.told.end();
+  const bool is_trainers_schedule = std::find(below.expressed.begin(), below.expressed.end(),
+                                              "lr_scheduler_type") != below.expressed.end();
   if (all.schedule.any() || is_trainers_schedule) keys.erase("scheduler");
   const bool is_users_own = !given.deepspeed_config.empty();
-  return is_users_own ? keys : config::DropWhatFlagsFill(std::move(keys), given.training);
+  return is_users_own ? keys : config::DropFlagKeys(std::move(keys), given.training);
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ StatusOr<FlagsBelow> ReadTrainerArguments(const std::string& path, const TrainFl
                    .recipe = {},
                    .launch = std::move(translation.launch),
                    .notices = {},
-                   .told = std::move(translation.told),
+                   .expressed = std::move(translation.expressed),
                    .has_deepspeed = translation.has_deepspeed};
   below.recipe.flags = std::move(translation.flags);
   below.recipe.ds_config = std::move(translation.ds_config);
@@ -102,7 +102,7 @@ StatusOr<FlagsBelow> ReadTrainerArguments(const std::string& path, const TrainFl
 
 void LayOver(const FlagsBelow& below, TrainFlags* flags) {
   flags->base = config::BaseConfig{.name = below.name, .keys = below.recipe.ds_config};
-  for (const std::string& name : below.told) {
+  for (const std::string& name : below.expressed) {
     if (name == "bf16") flags->training.bf16.reset();
     if (name == "fp16") flags->training.fp16.reset();
     if (name == "lr_scheduler_type") flags->schedule.lr_scheduler_type.clear();

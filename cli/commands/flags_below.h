@@ -20,9 +20,9 @@ struct FlagsBelow {
   std::string name;  // "recipe lora"; "" = none
   Recipe recipe;     // flags and ds_config; no features for Trainer's arguments
   std::vector<std::string> launch;
-  std::vector<std::string> notices;  // about arguments that do not map exactly
-  std::vector<std::string> told;     // see Translation::told
-  bool has_deepspeed = false;        // see Translation::has_deepspeed
+  std::vector<std::string> notices;    // about arguments that do not map exactly
+  std::vector<std::string> expressed;  // see Translation::expressed
+  bool has_deepspeed = false;          // see Translation::has_deepspeed
 };
 
 // Reads the arguments in the file `path`, with the flags `given` by the user. The error lists

@@ -107,9 +107,9 @@ constexpr std::string_view kPrecision = "write --bf16 or --fp16, or nothing for 
 
 constexpr std::string_view kWarmup = "write --warmup_steps {}: below 1 it is a share of all steps";
 // --warmup_steps 1.0 would mean one step.
-constexpr std::string_view kWholeWarmup =
+constexpr std::string_view kIntegerWarmup =
     "write --warmup_steps N with the number of steps: {} is not a share below 1";
-constexpr std::string_view kCutOff =
+constexpr std::string_view kTruncate =
     "write --max_length {} to truncate longer documents, or --seq_len {} to make more samples of "
     "the remainder";
 
@@ -130,8 +130,8 @@ constexpr Meaning kMeanings[] = {
     {"eval_strategy", "write --eval_every N, with --eval_data or --eval_split"},
     {"evaluation_strategy", "write --eval_every N, with --eval_data or --eval_split"},
     {"save_strategy", "write --save_every N, or nothing for no checkpoints"},
-    {"max_seq_length", kCutOff},
-    {"max_seq_len", kCutOff},
+    {"max_seq_length", kTruncate},
+    {"max_seq_len", kTruncate},
     {"warmup_ratio", kWarmup},
     {"lr_warmup_fraction", kWarmup},
     {"lr_scheduler", "write --lr_scheduler_type {}"},
@@ -229,7 +229,7 @@ std::string ExplainArgument(const ArgumentRow& row) {
 
 std::string_view ChooseMeaning(const Meaning& row, const std::string& value) {
   const auto share = ParseNumber<double>(value);
-  return row.instead == kWarmup && share && *share >= 1.0 ? kWholeWarmup : row.instead;
+  return row.instead == kWarmup && share && *share >= 1.0 ? kIntegerWarmup : row.instead;
 }
 
 }  // namespace

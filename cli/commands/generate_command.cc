@@ -152,7 +152,7 @@ Status CheckUtf8(const std::string& text, const std::string& where) {
 
 // Parses a line of a .jsonl file: its conversation, or its prompt text.
 StatusOr<Json> ParseJsonLine(const std::string& line, bool chat) {
-  DS_ASSIGN_OR_RETURN(const tokenizer::Row row,
+  DS_ASSIGN_OR_RETURN(const tokenizer::DataRow row,
                       tokenizer::ReadPromptRow(line, {}, /*has_template=*/chat));
   const auto* const conversation = std::get_if<tokenizer::ChatRow>(&row);
   if (conversation == nullptr) return Json(std::get<tokenizer::TextRow>(row).text);
@@ -330,7 +330,7 @@ StatusOr<int> GenerateCommand(const Invocation& invocation) {
   AddGenerateFlags(parser.app(), &flags);
   parser.Refuse(kNotBuilt);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(config::GenerateJob job, MakeGenerateJob(flags, share));

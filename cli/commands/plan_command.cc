@@ -166,7 +166,7 @@ StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   question.config = std::move(checked.config);
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(question.config.moe, &question.job.model));
   question.job.efficiency = std::move(checked.data_efficiency);
-  DS_ASSIGN_OR_RETURN(question.room, plan::ParseMemory(flags.memory));
+  DS_ASSIGN_OR_RETURN(question.capacity, plan::ParseMemory(flags.memory));
   question.ranks_of_a_host = question.job.setting.ranks_of_host;
   DS_RETURN_IF_ERROR(plan::CheckFitIsKnown(question).WithContext("--fit"));
   const std::vector<plan::Fit> fits = plan::FitDegrees(question);
@@ -195,7 +195,7 @@ StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
 
 // Returns the stages of the schedule, on the mesh that `checked` was read for.
 StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
-                                        const pipeline::Schedule& schedule,
+                                        const pipeline::PipelineSchedule& schedule,
                                         const topology::Degrees& degrees, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(engine::JobShape job, DescribeJobOf(flags, world));
   if (job.expert_load > 1.0 && degrees.expert == 1) {
@@ -402,7 +402,7 @@ StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
   DS_ASSIGN_OR_RETURN(std::vector<pipeline::WeighedBlock> blocks,
                       plan::ReadModelBlocks(model, moe, flags.seq_len.value_or(256)));
   if (steps) {
-    return std::optional(StageDrawing(schedule->schedule(), steps->cut, std::move(blocks)));
+    return std::optional(StageDrawing(schedule->schedule(), steps->split, std::move(blocks)));
   }
   auto stages = StageDrawing::Create(schedule->schedule(), flags.partition, std::move(blocks));
   if (!stages.ok()) return stages.status().WithContext("--partition");
@@ -420,12 +420,12 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   DS_ASSIGN_OR_RETURN(topology::Mesh mesh, topology::Mesh::Create(degrees, world_size));
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-    const config::ParallelConfig cut{.pipeline = degrees.pipeline,
-                                     .sequence = degrees.sequence,
-                                     .tensor = degrees.tensor,
-                                     .expert = degrees.expert};
+    const config::ParallelConfig split{.pipeline = degrees.pipeline,
+                                       .sequence = degrees.sequence,
+                                       .tensor = degrees.tensor,
+                                       .expert = degrees.expert};
     DS_RETURN_IF_ERROR(
-        CheckDegreesFit(flags.model, cut, share).WithContext("--mesh " + flags.mesh));
+        CheckDegreesFit(flags.model, split, share).WithContext("--mesh " + flags.mesh));
   }
   return std::optional<MeshDrawing>(mesh);
 }
@@ -526,7 +526,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   AddPlanFlags(&parser, &own);
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kProgram));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
   own.of_schedule = FindGiven(

@@ -50,7 +50,7 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
                   "check the disk of this folder (default: runs)")
       ->type_name("DIR");
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckHosts(flags));
   DS_ASSIGN_OR_RETURN(const std::filesystem::path self, FindOwnExecutable());
@@ -58,7 +58,7 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
   HostFacts facts = ReadHost({.run_directory = flags.run_dir.empty() ? "runs" : flags.run_dir});
   if (facts.run_directory) facts.offload = TryOffload(facts.run_directory->path);
   facts.dsrank = AskDsrank(self.parent_path() / "dsrank");
-  const std::vector<Row> rows = JudgeHost(facts, DS_VERSION);
+  const std::vector<ReportRow> rows = JudgeHost(facts, DS_VERSION);
   if (json) {
     using Json = nlohmann::ordered_json;
     std::cout

@@ -42,7 +42,7 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   AddLaunchFlags(&front, &flags.launch);
   std::vector<std::string> words = invocation.command_line;  // empty for `dsrun help resume`
   if (!words.empty()) words.erase(words.begin());
-  DS_RETURN_IF_ERROR(front.Parse(words, FlagParser::Rest::kProgram).status());
+  DS_RETURN_IF_ERROR(front.Parse(words, FlagParser::RemainingWords::kProgram).status());
   FlagParser parser("[launch flags] resume RUN_DIR|JOB [flags]",
                     "Resume a training run from its newest good checkpoint, with its own settings "
                     "unless flags override them.");
@@ -54,7 +54,7 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   AddLaunchFlags(&parser, &flags.launch);
   TakeForeignTrainFlags(&parser);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   flags.help_shown = parsed.help_shown;
   return flags;
 }
@@ -151,8 +151,8 @@ Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
   const StatusOr<ResumePoint> point = AwaitResumePoint(named, checkpoints, &inputs->notices);
   if (!point.ok()) return point.status().WithContext("cannot resume");
   const bool has_all = inputs->job.steps > 0 && point->step >= inputs->job.steps;
-  const bool ends_behind_steps = inputs->job.evaluates() || !inputs->job.save_hf_dir.empty();
-  if (has_all && !(ends_behind_steps && point->step == inputs->job.steps)) {
+  const bool ends_after_steps = inputs->job.evaluates() || !inputs->job.save_hf_dir.empty();
+  if (has_all && !(ends_after_steps && point->step == inputs->job.steps)) {
     return FailedPreconditionError("nothing to resume: " + point->directory + " has all " +
                                    std::to_string(inputs->job.steps) + " steps; give more --steps" +
                                    (inputs->config.moe.residual ? "" : ", or --save_hf DIR"));

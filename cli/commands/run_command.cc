@@ -25,7 +25,7 @@ StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words
   FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
                     "Run a program on every rank: an executable, or a Python script (*.py).");
   AddLaunchFlags(&parser, flags);
-  return parser.Parse(words, FlagParser::Rest::kProgram);
+  return parser.Parse(words, FlagParser::RemainingWords::kProgram);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(plan.run_directory));
   DS_RETURN_IF_ERROR(
-      run_directory->WriteJob(DescribeJob("run", plan, program.argv), Durability::kWhole));
+      run_directory->WriteJob(DescribeJob("run", plan, program.argv), Durability::kAtomic));
   return RunJob(plan, SameProgram(program), run_directory.get());
 }
 

@@ -78,7 +78,7 @@ StatusOr<tokenizer::TokenizerFolder> ReadFolder(const std::string& path) {
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) {
     return NotFoundError("--tokenizer " + path + ": no such folder or file" +
-                         HowToFetch("--tokenizer", path));
+                         DescribeDownload("--tokenizer", path));
   }
   if (error) return InvalidArgumentError("--tokenizer " + path + ": " + error.message());
   if (std::filesystem::is_directory(status)) return tokenizer::ReadTokenizerFolder(path);
@@ -133,12 +133,12 @@ void PrintCounts(const TokenizeFlags& flags, const TokenizeCounts& counts) {
               << std::endl;
     return;
   }
-  if (counts.partly_learnt > 0) {
+  if (counts.partly_in_loss > 0) {
     std::cerr << fmt::format(
         "tokenize: {} texts have prompts or messages that do not contribute to the loss, and a "
         "file of token ids does not mark them: train --data with the rows themselves trains on the "
         "answers alone\n",
-        counts.partly_learnt);
+        counts.partly_in_loss);
   }
   if (counts.rejected > 0) {
     std::cerr << fmt::format("tokenize: left out {} rows with a \"label\" of false\n",
@@ -164,7 +164,7 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
   AddTokenizeFlags(parser.app(), &flags);
   parser.TakeAliases(kOlderNames);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+                      parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckGiven(flags));
   DS_ASSIGN_OR_RETURN(flags.job.rows, RowOptionsOf(flags.rows));

@@ -50,7 +50,7 @@ StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFl
   AddLaunchFlags(&parser, &flags.launch);
   TakeForeignTrainFlags(&parser);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(words, FlagParser::Rest::kRefused));
+                      parser.Parse(words, FlagParser::RemainingWords::kRefused));
   flags.help_shown = parsed.help_shown;
   flags.given = parser.Given();
   return flags;
@@ -105,7 +105,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   const int world_size = request.launch.world.world_size();
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, GatherTrainInputs(flags.train, share, world_size));
   DS_RETURN_IF_ERROR(CheckAgreement(below, given, flags.train, world_size));
-  DS_RETURN_IF_ERROR(CheckStandsFor(below.recipe, inputs));
+  DS_RETURN_IF_ERROR(CheckRecipeApplies(below.recipe, inputs));
   inputs.notices.insert(inputs.notices.begin(), below.notices.begin(), below.notices.end());
   DS_ASSIGN_OR_RETURN(JudgedTraining judged,
                       JudgeTraining(inputs, CountRanks(request.launch.world), share));

@@ -45,7 +45,8 @@ StatusOr<TranslateFlags> ParseWords(const std::vector<std::string>& words) {
   app.add_flag(FlagNames("partial"), flags.partial,
                "exit status 0 even if a setting that changes training has no equivalent");
   app.add_flag("--json", flags.json, "print one JSON object: command, ds_config, remarks");
-  DS_ASSIGN_OR_RETURN(FlagParser::Result parsed, parser.Parse(words, FlagParser::Rest::kProgram));
+  DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
+                      parser.Parse(words, FlagParser::RemainingWords::kProgram));
   flags.help_shown = parsed.help_shown;
   flags.rest = std::move(parsed.rest);
   if (!flags.rest.empty() && flags.rest[0] == "--") flags.rest.erase(flags.rest.begin());
@@ -60,16 +61,16 @@ bool IsDeepspeed(const std::vector<std::string>& words) {
 StatusOr<TranslateFlags> ParseFlags(const std::vector<std::string>& words) {
   DS_ASSIGN_OR_RETURN(TranslateFlags flags, ParseWords(words));
   if (flags.rest.size() < 2 || IsDeepspeed(flags.rest)) return flags;
-  const auto behind = words.end() - static_cast<std::ptrdiff_t>(flags.rest.size());
+  const auto after = words.end() - static_cast<std::ptrdiff_t>(flags.rest.size());
   std::vector<std::string> turned = words;
-  std::rotate(turned.end() - (words.end() - behind), turned.end() - (words.end() - behind) + 1,
+  std::rotate(turned.end() - (words.end() - after), turned.end() - (words.end() - after) + 1,
               turned.end());
   return ParseWords(turned);
 }
 
 const char* NameOf(Mapping mapping) {
   switch (mapping) {
-    case Mapping::kWhole:
+    case Mapping::kExact:
       return "maps";
     case Mapping::kNearly:
       return "nearly";
@@ -156,7 +157,7 @@ StatusOr<int> TranslateCommand(const Invocation& invocation) {
   if (flags.help_shown) return kExitOk;
   DS_ASSIGN_OR_RETURN(const Translation translation, Translate(flags));
   DS_RETURN_IF_ERROR(PrintTranslation(flags, translation));
-  if (translation.is_whole() || flags.partial) return kExitOk;
+  if (translation.is_complete() || flags.partial) return kExitOk;
   std::cerr << "dsrun: the arguments marked missing change the training; --partial accepts that"
             << std::endl;
   return kExitUsage;

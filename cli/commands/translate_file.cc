@@ -35,7 +35,7 @@ StatusOr<Json> ParseJson(const std::string& text) {
     return InvalidArgumentError("line " + std::to_string(problem.position.line) + ": " +
                                 problem.message);
   }
-  return WholeValue(reading.root);
+  return FullValue(reading.root);
 }
 
 StatusOr<Json> ParseSettings(const NamedText& file) {
@@ -47,9 +47,9 @@ StatusOr<Json> ParseSettings(const NamedText& file) {
 StatusOr<Json> ReadDeepspeed(const std::string& name, const fs::path& file) {
   if (name.empty()) return Json();
   std::error_code error;
-  const fs::path beside = file.parent_path() / name;
-  const bool is_beside = !fs::exists(name, error) && fs::exists(beside, error);
-  const StatusOr<NamedText> text = ReadNamed(is_beside ? beside : fs::path(name));
+  const fs::path sibling = file.parent_path() / name;
+  const bool is_sibling = !fs::exists(name, error) && fs::exists(sibling, error);
+  const StatusOr<NamedText> text = ReadNamed(is_sibling ? sibling : fs::path(name));
   if (!text.ok()) return text.status().WithContext("the ds_config");
   StatusOr<Json> config = ParseJson(text->text);
   if (!config.ok()) return config.status().WithContext("the ds_config " + name);
@@ -61,7 +61,7 @@ StatusOr<Json> ReadUsersDeepspeed(const std::string& deepspeed_config) {
   const StatusOr<config::ConfigText> config = config::ReadConfigText(deepspeed_config);
   if (!config.ok()) return config.status().WithContext("--deepspeed_config");
   const JsonReading reading = ReadPositionedJson(config->text);
-  return reading.problems.empty() ? WholeValue(reading.root) : Json();
+  return reading.problems.empty() ? FullValue(reading.root) : Json();
 }
 
 bool IsDsConfig(const Json& settings) {
@@ -101,7 +101,7 @@ StatusOr<Translation> TranslateTrainerSettings(const NamedText& file, const Over
     return InvalidArgumentError("it holds no arguments of Trainer; see dsrun translate");
   }
   DS_ASSIGN_OR_RETURN(Translation translation, TranslateArguments(settings, file.path, over));
-  if (translation.is_whole()) return translation;
+  if (translation.is_complete()) return translation;
   return InvalidArgumentError("not everything maps (dsrun translate --partial shows the rest):\n" +
                               DescribeMissing(translation));
 }

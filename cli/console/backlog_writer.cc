@@ -29,7 +29,7 @@ bool IsRegularFile(int fd) {
 }
 
 // Writes the part of `text` that `fd` accepts without blocking.
-void WriteWhatFits(int fd, std::string_view text) {
+void WriteNonBlocking(int fd, std::string_view text) {
   while (!text.empty()) {
     pollfd writable{fd, POLLOUT, 0};
     if (::poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) return;
@@ -72,16 +72,16 @@ struct BacklogWriter::Backlog {
   bool ending = false;
   bool given_up = false;
 
-  std::atomic<bool> told_of_full = false;
+  std::atomic<bool> reported_full = false;
 };
 
 // A closed pipe loses the console, not the job: the run directory has everything. A full disk is
 // reported, because a user who reads the file later could take it for the full output.
 void BacklogWriter::Backlog::Write(int fd, std::string_view text) {
   const Status written = WriteAll(fd, text, "console");
-  if (written.code() != StatusCode::kResourceExhausted || told_of_full.exchange(true)) return;
-  WriteWhatFits(STDERR_FILENO,
-                "dsrun: " + written.message() + "; the run directory has the missing output\n");
+  if (written.code() != StatusCode::kResourceExhausted || reported_full.exchange(true)) return;
+  WriteNonBlocking(STDERR_FILENO,
+                   "dsrun: " + written.message() + "; the run directory has the missing output\n");
 }
 
 void BacklogWriter::Backlog::Add(int fd, std::string text) {
@@ -199,7 +199,7 @@ void BacklogWriter::GiveUp() {
                      "dsrun: the console is blocked and dsrun no longer waits for it: the run "
                      "directory has the output that is not shown\n"});
   for (const Backlog::Output& output : outputs) {
-    if (output.fd != backlog_->busy_fd) WriteWhatFits(output.fd, output.text);
+    if (output.fd != backlog_->busy_fd) WriteNonBlocking(output.fd, output.text);
   }
   backlog_->work.notify_one();
   backlog_->drained.notify_all();

@@ -56,7 +56,7 @@ void Console::OnEvent(const HostEvent& event) {
     return;
   }
   if (event.event.has_rank_exited()) {
-    ShowUnfinished(unfinished_.TakeOf(static_cast<int>(event.event.rank_exited().rank())));
+    ShowUnfinished(unfinished_.TakeRank(static_cast<int>(event.event.rank_exited().rank())));
   }
   if (event.event.has_rank_report()) ShowReport(event.event.rank_report());
   if (event.event.has_rank_exited()) ShowExit(event.host, event.event.rank_exited());

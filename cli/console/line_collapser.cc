@@ -73,26 +73,26 @@ void LineCollapser::Add(OutputChunk chunk) {
   chunk_bytes_ += kept.output.text.size();
   std::string_view text = kept.output.text;
   const bool has_returns = text.find('\r') != std::string_view::npos;
-  std::size_t behind = FindPlaceBehind(kept.output.rank);
+  std::size_t after = FindPositionAfter(kept.output.rank);
   while (!text.empty()) {
     const LineEnd line = FindLineEnd(text, has_returns);
-    behind = AddLine(text.substr(0, line.end), kept, behind);
+    after = AddLine(text.substr(0, line.end), kept, after);
     text.remove_prefix(line.next);
   }
-  behind_rank_[kept.output.rank] = taken_ + behind;
+  after_rank_[kept.output.rank] = taken_ + after;
 }
 
-std::size_t LineCollapser::FindPlaceBehind(int rank) const {
-  const auto found = behind_rank_.find(rank);
-  if (found == behind_rank_.end() || found->second <= taken_) return 0;
+std::size_t LineCollapser::FindPositionAfter(int rank) const {
+  const auto found = after_rank_.find(rank);
+  if (found == after_rank_.end() || found->second <= taken_) return 0;
   return static_cast<std::size_t>(found->second - taken_);
 }
 
 std::size_t LineCollapser::AddLine(std::string_view text, const TaggedChunk& chunk,
-                                   std::size_t behind) {
+                                   std::size_t after) {
   // Searches only after the rank's own last line, so that its lines keep their order.
-  for (std::size_t i = behind; i < waiting_.size(); ++i) {
-    Waiting& other = waiting_[i];
+  for (std::size_t i = after; i < waiting_.size(); ++i) {
+    PendingLine& other = waiting_[i];
     if (other.text == text && other.chunk->output.is_stderr == chunk.output.is_stderr) {
       other.other_ranks.push_back(chunk.output.rank);
       return i + 1;
@@ -116,7 +116,7 @@ std::vector<TaggedText> LineCollapser::TakeAll() { return Take(waiting_.size());
 std::vector<TaggedText> LineCollapser::Take(std::size_t count) {
   std::vector<TaggedText> taken;
   for (std::size_t i = 0; i < count; ++i) {
-    const Waiting& line = waiting_[i];
+    const PendingLine& line = waiting_[i];
     const OutputChunk& output = line.chunk->output;
     if (taken.empty() || taken.back().is_stderr != output.is_stderr) {
       taken.push_back({output.is_stderr, ""});

@@ -55,24 +55,24 @@ class LineCollapser {
     std::string stamp;  // "2026-11-22T01:02:03.456Z ", or ""
     std::string tag;    // the stamp and "3@localhost: "
   };
-  struct Waiting {
+  struct PendingLine {
     std::string_view text;  // into chunks_, without its line ending
     const TaggedChunk* chunk;
     std::vector<int> other_ranks;  // ranks with the same line
   };
   // Returns the index in waiting_ after the last line of `rank`.
-  std::size_t FindPlaceBehind(int rank) const;
-  // Adds a line of a rank. The rank's last line is before index `behind`. Returns the index after
+  std::size_t FindPositionAfter(int rank) const;
+  // Adds a line of a rank. The rank's last line is before index `after`. Returns the index after
   // the new line.
-  std::size_t AddLine(std::string_view text, const TaggedChunk& chunk, std::size_t behind);
+  std::size_t AddLine(std::string_view text, const TaggedChunk& chunk, std::size_t after);
   std::vector<TaggedText> Take(std::size_t count);
 
   const bool timestamps_;
   std::deque<TaggedChunk> chunks_;  // referenced by waiting_, oldest first
   std::size_t chunk_bytes_ = 0;
-  std::deque<Waiting> waiting_;
+  std::deque<PendingLine> waiting_;
   std::uint64_t taken_ = 0;  // removed lines; index + taken_ identifies a line
-  std::unordered_map<int, std::uint64_t> behind_rank_;  // identifier after its last line
+  std::unordered_map<int, std::uint64_t> after_rank_;  // identifier after its last line
 };
 
 }  // namespace ds::cli

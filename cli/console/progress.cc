@@ -124,14 +124,15 @@ std::optional<double> Progress::SecondsLeft() const {
 std::string ShowDuration(double seconds) {
   constexpr std::int64_t kMinute = 60;
   constexpr std::int64_t kHour = 60 * kMinute;
-  const auto whole = static_cast<std::int64_t>(std::max(0.0, std::round(seconds)));
+  const auto rounded = static_cast<std::int64_t>(std::max(0.0, std::round(seconds)));
   std::array<char, 64> text{};
-  if (whole >= kHour) {
-    std::snprintf(text.data(), text.size(), "%ldh%02ldm", whole / kHour, whole % kHour / kMinute);
-  } else if (whole >= kMinute) {
-    std::snprintf(text.data(), text.size(), "%ldm%02lds", whole / kMinute, whole % kMinute);
+  if (rounded >= kHour) {
+    std::snprintf(text.data(), text.size(), "%ldh%02ldm", rounded / kHour,
+                  rounded % kHour / kMinute);
+  } else if (rounded >= kMinute) {
+    std::snprintf(text.data(), text.size(), "%ldm%02lds", rounded / kMinute, rounded % kMinute);
   } else {
-    std::snprintf(text.data(), text.size(), "%lds", whole);
+    std::snprintf(text.data(), text.size(), "%lds", rounded);
   }
   return text.data();
 }

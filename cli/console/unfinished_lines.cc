@@ -71,7 +71,7 @@ void UnfinishedLines::Add(OutputChunk* chunk, bool partial) {
   }
 }
 
-std::vector<OutputChunk> UnfinishedLines::TakeOf(int rank) {
+std::vector<OutputChunk> UnfinishedLines::TakeRank(int rank) {
   std::vector<OutputChunk> taken;
   for (const bool is_stderr : {false, true}) {
     const auto held = held_.find({rank, is_stderr});

@@ -34,7 +34,7 @@ class UnfinishedLines {
   void Add(OutputChunk* chunk, bool partial);
 
   // Return and remove the held text of a rank that has ended, or of all ranks, as lines.
-  std::vector<OutputChunk> TakeOf(int rank);
+  std::vector<OutputChunk> TakeRank(int rank);
   std::vector<OutputChunk> TakeAll();
 
   // Returns the held lines that a terminal shows, highest rank first, so that the cursor ends after

@@ -43,7 +43,7 @@ class GivenNames {
 };
 
 // Compares numbers by value: 1e-4 equals 0.0001.
-bool AreAlike(const std::string& one, const std::string& other) {
+bool AreEqualValues(const std::string& one, const std::string& other) {
   if (one == other) return true;
   const auto number = ParseNumber<double>(one);
   return number && number == ParseNumber<double>(other);
@@ -72,7 +72,7 @@ Status GivenNames::Add(const CLI::Option& option, const std::string& typed,
   if (is_list || now.value == "auto") return OkStatus();
   const auto [found, is_new] = given_.emplace(&option, now);
   const Given& before = found->second;
-  if (!is_new && before.name != now.name && !AreAlike(before.value, now.value)) {
+  if (!is_new && before.name != now.name && !AreEqualValues(before.value, now.value)) {
     return InvalidArgumentError(before.shown + " and " + now.shown +
                                 " are one flag with two values: leave one of them out");
   }
@@ -148,10 +148,10 @@ const CLI::Option* OptionOf(const CLI::App& app, const std::string& word) {
 // Returns a "--name=" without a value, for which CLI11 would take the next word; "" if there is
 // none.
 std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>& words,
-                             FlagParser::Rest rest) {
+                             FlagParser::RemainingWords rest) {
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (!IsFlag(words[i])) {
-      if (rest == FlagParser::Rest::kProgram) return "";
+      if (rest == FlagParser::RemainingWords::kProgram) return "";
       continue;
     }
     const CLI::Option* option = OptionOf(app, words[i]);
@@ -219,9 +219,9 @@ std::optional<bool> TruthOf(std::string word) {
 void DropPoint(std::string* number) {
   const std::size_t point = number->find('.');
   if (point == std::string::npos || point == 0) return;
-  const bool is_whole = number->find_first_not_of("0123456789") == point &&
-                        number->find_first_not_of('0', point + 1) == std::string::npos;
-  if (is_whole) number->resize(point);
+  const bool is_integer = number->find_first_not_of("0123456789") == point &&
+                          number->find_first_not_of('0', point + 1) == std::string::npos;
+  if (is_integer) number->resize(point);
 }
 
 // Joins the switch in word `i` with a following true or false: "--switch=true".
@@ -353,11 +353,11 @@ const CLI::Option& FlagParser::FindSame(const CLI::Option& option) const {
 }
 
 StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string> words,
-                                                        Rest rest) const {
+                                                        RemainingWords rest) const {
   GivenNames given;
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (!IsFlag(words[i])) {
-      if (rest == Rest::kProgram) break;
+      if (rest == RemainingWords::kProgram) break;
       continue;
     }
     const std::string typed = words[i];
@@ -374,7 +374,7 @@ StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string>
     }
     const CLI::Option* option = OptionOf(*app_, words[i]);
     if (option == nullptr) break;  // reported later
-    if (rest == Rest::kRefused && !aliases_.empty()) JoinTruth(*option, i, &words);
+    if (rest == RemainingWords::kRefused && !aliases_.empty()) JoinTruth(*option, i, &words);
     const bool has_next = TakesNextWord(*app_, words[i]) && i + 1 < words.size();
     if (typed.starts_with("--") || typed.size() == 2) {
       DS_RETURN_IF_ERROR(given.Add(FindSame(*option), typed, words[i],
@@ -385,13 +385,14 @@ StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string>
   return words;
 }
 
-StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& words, Rest rest) {
+StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& words,
+                                               RemainingWords rest) {
   if (words.size() == 1 && words[0] == kDescribeFlagsWord) {
     std::cout << ToText(Describe()) << std::flush;
     return Result{.help_shown = true};
   }
   DS_ASSIGN_OR_RETURN(const std::vector<std::string> arguments, SpellOut(words, rest));
-  app_->prefix_command(rest == Rest::kProgram);
+  app_->prefix_command(rest == RemainingWords::kProgram);
   if (const std::string flag = FlagWithoutValue(*app_, arguments, rest); !flag.empty()) {
     return InvalidArgumentError(flag + " has no value; give one or leave the flag out");
   }
@@ -406,7 +407,7 @@ StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& w
   }
   std::vector<std::string> left = app_->remaining();
   if (!left.empty() && IsFlag(left[0])) return UnknownFlag(left);
-  if (rest == Rest::kRefused && !left.empty()) {
+  if (rest == RemainingWords::kRefused && !left.empty()) {
     return InvalidArgumentError("unexpected argument '" + left[0] + "'");
   }
   return Result{.rest = std::move(left)};

@@ -94,28 +94,29 @@ class FlagParser {
   void TakeWithOneDash(std::span<const std::string_view> names) { one_dash_names_ = names; }
 
   // Says how Parse handles the words that remain after flags and declared positionals.
-  enum class Rest {
+  enum class RemainingWords {
     kRefused,  // any remaining word is an error
     kProgram,  // flags end at "--" or the first word that is no flag; it and all later words remain
   };
   struct Result {
     bool help_shown = false;        // --help was given and printed: return kExitOk
-    std::vector<std::string> rest;  // with Rest::kProgram; keeps a leading "--"
+    std::vector<std::string> rest;  // with RemainingWords::kProgram; keeps a leading "--"
   };
-  StatusOr<Result> Parse(const std::vector<std::string>& words, Rest rest);
+  StatusOr<Result> Parse(const std::vector<std::string>& words, RemainingWords rest);
 
   // Returns the flags that Parse found, by their first long names, without dashes.
   std::vector<std::string> Given() const;
 
   // For callbacks that a flag runs as soon as Parse has read its value: the number of words after
   // the one with the value, regardless of any text before the value in that word ("-qxVALUE").
-  std::size_t WordsBehind() const { return unread_.size(); }
+  std::size_t WordsAfter() const { return unread_.size(); }
 
  private:
   Status UnknownFlag(const std::vector<std::string>& left) const;
   // Returns `words` with registered one-dash names written with two dashes and aliases replaced by
   // the flags' own names.
-  StatusOr<std::vector<std::string>> SpellOut(std::vector<std::string> words, Rest rest) const;
+  StatusOr<std::vector<std::string>> SpellOut(std::vector<std::string> words,
+                                              RemainingWords rest) const;
   const FlagAlias* FindAlias(const std::string& word) const;
   // Returns the option that sets the same value (SetTheSame), or `option` itself.
   const CLI::Option& FindSame(const CLI::Option& option) const;

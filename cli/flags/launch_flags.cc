@@ -125,7 +125,7 @@ void AddExports(FlagParser* parser, LaunchFlags* flags) {
                 const std::size_t equals = word.find('=');
                 if (equals == std::string::npos) return;
                 flags->export_values.push_back(
-                    {.words_behind = parser->WordsBehind(), .bytes = word.size() - equals - 1});
+                    {.words_after = parser->WordsAfter(), .bytes = word.size() - equals - 1});
               })
       ->type_name("NAME[=VALUE]");
 }

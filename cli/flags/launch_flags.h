@@ -27,10 +27,10 @@ std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
 // Selects the SSH client for logins on other hosts: libssh in this process, or OpenSSH's program.
 enum class SshTransport { kLibssh, kSshClient };
 
-// Locates a value in the command line: the last `bytes` of the word that `words_behind` words
+// Locates a value in the command line: the last `bytes` of the word that `words_after` words
 // follow.
-struct ValuePlace {
-  std::size_t words_behind = 0;
+struct ValuePosition {
+  std::size_t words_after = 0;
   std::size_t bytes = 0;
 };
 
@@ -66,12 +66,12 @@ struct LaunchFlags {
   bool module = false;
   bool no_python = false;
   bool pass_local_rank = false;
-  std::vector<std::string> exports;       // NAME=VALUE, NAME or a pattern; see launch/environment.h
-  std::vector<ValuePlace> export_values;  // positions of their values in this command line
-  std::vector<std::string> env_files;     // in the order of application
-  std::string workdir;                    // "" = dsrun's own; a host's workdir= overrides it
-  std::optional<int> umask;               // unset = dsrun's own
-  std::vector<std::string> ulimits;       // NAME=SOFT[:HARD]; see process_settings.h
+  std::vector<std::string> exports;  // NAME=VALUE, NAME or a pattern; see launch/environment.h
+  std::vector<ValuePosition> export_values;  // positions of their values in this command line
+  std::vector<std::string> env_files;        // in the order of application
+  std::string workdir;                       // "" = dsrun's own; a host's workdir= overrides it
+  std::optional<int> umask;                  // unset = dsrun's own
+  std::vector<std::string> ulimits;          // NAME=SOFT[:HARD]; see process_settings.h
   // Settings of the job.
   std::string run_dir;  // "" = runs/<job>
   int max_restarts = 0;

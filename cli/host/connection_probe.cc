@@ -49,24 +49,24 @@ ProbeResult ProbeTunnel(const std::string& path) {
 
 ProbeResult ProbeTarget(const std::string& target, std::chrono::milliseconds timeout) {
   if (target.starts_with(kUnix)) return ProbeTunnel(target.substr(kUnix.size()));
-  const std::string place = target.substr(target.find(':') + 1);
-  const std::size_t colon = place.rfind(':');
-  std::string host = place.substr(0, colon);
+  const std::string host_and_port = target.substr(target.find(':') + 1);
+  const std::size_t colon = host_and_port.rfind(':');
+  std::string host = host_and_port.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  const std::string port = colon == std::string::npos ? "" : place.substr(colon + 1);
+  const std::string port = colon == std::string::npos ? "" : host_and_port.substr(colon + 1);
   if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) {
-    return {Reachability::kUnreachable, place + ": not an address"};
+    return {Reachability::kUnreachable, host_and_port + ": not an address"};
   }
   const AddressList address(list, ::freeaddrinfo);
   const UniqueFd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int error = fd.valid() ? ConnectWithin(fd.get(), *address, timeout) : errno;
-  if (error == 0) return {Reachability::kListening, place + " takes connections"};
+  if (error == 0) return {Reachability::kListening, host_and_port + " takes connections"};
   return {error == ECONNREFUSED ? Reachability::kRefused : Reachability::kUnreachable,
-          place + ": " + std::generic_category().message(error)};
+          host_and_port + ": " + std::generic_category().message(error)};
 }
 
 }  // namespace ds::cli

@@ -32,13 +32,13 @@ struct FoundChange {
 };
 
 // All at once, as far as there are threads: a switch that fails takes many hosts along.
-void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds patience) {
+void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds timeout) {
   std::vector<std::pair<HostChange*, std::future<ProbeResult>>> looks;
   for (FoundChange& each : *found) {
     if (each.change.grade != HostGrade::kLost) continue;
     looks.emplace_back(&each.change, std::async(std::launch::async | std::launch::deferred,
-                                                [daemon = each.daemon, patience] {
-                                                  return daemon->Probe(patience);
+                                                [daemon = each.daemon, timeout] {
+                                                  return daemon->Probe(timeout);
                                                 }));
   }
   for (auto& [change, look] : looks) change->probe = look.get();

@@ -34,14 +34,14 @@ UniqueFd OpenProcess(pid_t pid) {
 
 constexpr std::chrono::milliseconds kForEver{-1};
 
-// Returns when one of these processes has ended, or false after `patience`. -1 is none.
+// Returns when one of these processes has ended, or false after `timeout`. -1 is none.
 template <std::size_t N>
-bool AwaitEnd(const std::array<int, N>& pidfds, std::chrono::milliseconds patience) {
+bool AwaitEnd(const std::array<int, N>& pidfds, std::chrono::milliseconds timeout) {
   std::array<pollfd, N> ended{};
   for (std::size_t i = 0; i < N; ++i) ended[i] = {pidfds[i], POLLIN, 0};
   int count = -1;
   do {
-    count = ::poll(ended.data(), N, static_cast<int>(patience.count()));
+    count = ::poll(ended.data(), N, static_cast<int>(timeout.count()));
   } while (count < 0 && errno == EINTR);
   return count != 0;
 }
@@ -58,7 +58,7 @@ constexpr int kChildReadyFd = 5;
 // For a dsrund that lives on without its guardian, which has its ranks' grace to wait for, and for
 // processes to end that have been killed.
 constexpr std::chrono::milliseconds kDaemonPatience{60'000};
-constexpr std::chrono::milliseconds kKillPatience{5'000};
+constexpr std::chrono::milliseconds kKillTimeout{5'000};
 // For a guardian whose dsrund has ended: it gives processes half of that to end.
 constexpr std::chrono::milliseconds kGuardianPatience{10'000};
 constexpr std::chrono::milliseconds kWithoutANotice{1'000};
@@ -89,7 +89,7 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
   // Who says why it does not start ends by itself, and its guardian behind it.
-  if (daemon->refused_ && AwaitEnd(std::array{daemon->guardian_.get()}, kKillPatience)) {
+  if (daemon->refused_ && AwaitEnd(std::array{daemon->guardian_.get()}, kKillTimeout)) {
     return status;
   }
   // The guardian leads its group, in which dsrund is: of a guardian's end alone dsrund would hear
@@ -216,7 +216,7 @@ Status LocalDaemon::ReapGuardian(const NoticeCallback& notice) {
     waited = ::waitpid(guardian_pid_, &status, 0);
   } while (waited < 0 && errno == EINTR);
   if (waited < 0) return ErrnoError(errno, "waiting for dsrund");
-  if (status != 0) EndWhatIsLeft(notice);
+  if (status != 0) EndRemainingProcesses(notice);
   if (WIFSIGNALED(status)) {
     return InternalError("dsrund was ended by signal " + std::to_string(WTERMSIG(status)));
   }
@@ -225,13 +225,13 @@ Status LocalDaemon::ReapGuardian(const NoticeCallback& notice) {
 }
 
 // Without its guardian dsrund ends by itself, and ends its ranks, unless it is killed, too.
-void LocalDaemon::EndWhatIsLeft(const NoticeCallback& notice) {
+void LocalDaemon::EndRemainingProcesses(const NoticeCallback& notice) {
   if (daemon_.valid() && !AwaitEnd(std::array{daemon_.get()}, kWithoutANotice)) {
     TellOfWait(notice);
     AwaitEnd(std::array{daemon_.get()}, kDaemonPatience);
   }
   const fs::path groups = FindOwnCgroups().unified;
-  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, kKillPatience);
+  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, kKillTimeout);
 }
 
 }  // namespace ds::cli

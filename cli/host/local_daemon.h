@@ -83,7 +83,7 @@ class LocalDaemon final : public DaemonClient {
   void AwaitGuardian(const NoticeCallback& notice);
   void TellOfWait(const NoticeCallback& notice);
   // Does the guardian's work if it was killed.
-  void EndWhatIsLeft(const NoticeCallback& notice);
+  void EndRemainingProcesses(const NoticeCallback& notice);
 
   const LocalDaemonOptions options_;
   PrivateFolder folder_;

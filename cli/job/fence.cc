@@ -7,11 +7,11 @@
 namespace ds::cli {
 
 Fence::Fence(Time lease, Time grace)
-    : patience_(lease + ::dsrun::v1::LeaseGrace(grace) + ::dsrun::v1::kLeaseKillAfter +
-                ::dsrun::v1::kLeaseCleanUp) {}
+    : timeout_(lease + ::dsrun::v1::LeaseGrace(grace) + ::dsrun::v1::kLeaseKillAfter +
+               ::dsrun::v1::kLeaseCleanUp) {}
 
 void Fence::Add(const std::string& host, Time lease_from) {
-  hosts_.push_back({host, lease_from + patience_});
+  hosts_.push_back({host, lease_from + timeout_});
 }
 
 Fence::Time Fence::opens() const {

@@ -42,7 +42,7 @@ class Fence {
     Time ended;  // from this time on
   };
 
-  const Time patience_;  // from a renewal to the end of the last rank
+  const Time timeout_;  // from a renewal to the end of the last rank
   std::vector<GivenUp> hosts_;
 };
 

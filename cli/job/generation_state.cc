@@ -35,7 +35,7 @@ GenerationState::GenerationState(const Parts& parts)
     : parts_(parts),
       job_(*parts.job),
       judge_(parts.number),
-      stopped_ranks_(parts.patience),
+      stopped_ranks_(parts.timeout),
       hosts_(parts.hosts->size()),
       exchange_(parts.rank_key) {}
 

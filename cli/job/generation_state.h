@@ -55,7 +55,7 @@ class GenerationState {
     JobObserver* observer;
     UserStop* stop;  // a UserSignal input means that it has changed
     bool has_input = false;
-    Time patience{};  // timeout for a rank that is stopped
+    Time timeout{};  // timeout for a rank that is stopped
     std::string rank_key;
     JobActions* actions;  // receives the actions
   };

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "cli/host/host_daemon.h"
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 namespace ds::cli {
 namespace {
@@ -61,7 +61,7 @@ Status InputForwarder::Start(Send send) {
       if (begin.get()) Loop(send);
     });
   } catch (const std::system_error& error) {
-    return NoRoomError("no thread to read it: " + error.code().message());
+    return OutOfResourcesError("no thread to read it: " + error.code().message());
   }
   return OkStatus();
 }

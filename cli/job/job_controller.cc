@@ -13,12 +13,12 @@
 #include "cli/job/value_exchange.h"
 #include "runtime/base/clock.h"
 #include "runtime/process/boot_time.h"
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 namespace ds::cli {
 namespace {
 
-constexpr std::chrono::hours kPatience{1};
+constexpr std::chrono::hours kTimeout{1};
 
 }  // namespace
 
@@ -33,11 +33,11 @@ class JobController::Inputs {
   // wait for a long queue.
   void PutUrgent(JobInput item) { Insert(&urgent_, std::move(item)); }
 
-  // Waits for an item for at most `patience`.
-  std::optional<JobInput> Take(std::chrono::milliseconds patience) {
+  // Waits for an item for at most `timeout`.
+  std::optional<JobInput> Take(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     const auto is_filled = [&] { return !urgent_.empty() || !items_.empty(); };
-    if (!filled_.wait_for(lock, patience, is_filled)) return std::nullopt;
+    if (!filled_.wait_for(lock, timeout, is_filled)) return std::nullopt;
     std::deque<JobInput>& next = urgent_.empty() ? items_ : urgent_;
     std::optional<JobInput> item(std::move(next.front()));
     next.pop_front();
@@ -103,9 +103,9 @@ JobOutcome JobController::Run() {
   Perform(machine_.Begin());
   while (!machine_.ended()) {
     const std::chrono::nanoseconds now = BootTime();
-    const auto patience = std::chrono::ceil<std::chrono::milliseconds>(
-        machine_.next().value_or(now + kPatience) - now);
-    const JobInput input = inputs_->Take(std::max(patience, {})).value_or(TimePassed());
+    const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(
+        machine_.next().value_or(now + kTimeout) - now);
+    const JobInput input = inputs_->Take(std::max(timeout, {})).value_or(TimePassed());
     if (const auto* const spare = std::get_if<SpareAnswer>(&input); spare && spare->answer.ok()) {
       daemons_[spare->host] = spare->answer->daemon;
     }
@@ -187,7 +187,7 @@ void JobController::Do(const JobAction& action, const StartSpare& start) {
     } catch (const std::system_error& error) {
       // A library had no room for another thread. Nobody else catches that here.
       inputs_->Put(SpareAnswer{
-          host, NoRoomError(std::string("this machine cannot start it: ") + error.what())});
+          host, OutOfResourcesError(std::string("this machine cannot start it: ") + error.what())});
     }
   });
 }

@@ -409,7 +409,7 @@ void JobMachine::PassFence() {
                                       .observer = observer_,
                                       .stop = stop_,
                                       .has_input = parts_.has_input,
-                                      .patience = FromSeconds(job_.flags.lease_seconds),
+                                      .timeout = FromSeconds(job_.flags.lease_seconds),
                                       .rank_key = parts_.draw_key(),
                                       .actions = &actions_});
   run_->Begin();

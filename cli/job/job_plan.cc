@@ -65,14 +65,14 @@ Json DescribeExports(const Environment& exports) {
 // file bytes that are no UTF-8 become U+FFFD.
 void AddWords(const std::string& name, const RedactedWords& words, Json* job) {
   (*job)[name] = words.words;
-  (*job)["redacted"][name] = words.places;
+  (*job)["redacted"][name] = words.indices;
 }
 
 }  // namespace
 
 const JobHost& JobPlan::host(int number) const {
-  const auto place = static_cast<std::size_t>(number);
-  return place < world.hosts.size() ? world.hosts[place] : spares[place - world.hosts.size()];
+  const auto index = static_cast<std::size_t>(number);
+  return index < world.hosts.size() ? world.hosts[index] : spares[index - world.hosts.size()];
 }
 
 void CompleteHost(const LaunchFlags& flags, const Environment& exports, const Shell& shell,

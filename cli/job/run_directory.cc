@@ -253,7 +253,7 @@ Status RunDirectory::WriteVerdict(const Verdict& verdict) {
   // Not durable: when the machine goes down the verdict is another one, and the user waits for
   // this.
   return WriteFileAtomically(path_ / "verdict.json", Dump(ToJson(verdict), kIndent), kFileMode,
-                             Durability::kWhole);
+                             Durability::kAtomic);
 }
 
 Status RunDirectory::RemoveVerdict() {

@@ -43,10 +43,10 @@ void ValueExchange::Connect(const std::vector<int>& hosts) {
 std::vector<ValueExchange::Parcel> ValueExchange::TakeDue(Time now) {
   std::vector<Parcel> due;
   for (auto& [host, reader] : readers_) {
-    if (reader.on_the_way > 0 || reader.sent == values_.size()) continue;
+    if (reader.in_flight > 0 || reader.sent == values_.size()) continue;
     if (reader.again_at && *reader.again_at > now) continue;
     reader.again_at.reset();
-    reader.on_the_way = values_.size() - reader.sent;
+    reader.in_flight = values_.size() - reader.sent;
     const auto first = values_.begin() + static_cast<std::ptrdiff_t>(reader.sent);
     due.push_back({host, {first, values_.end()}});
   }
@@ -56,7 +56,7 @@ std::vector<ValueExchange::Parcel> ValueExchange::TakeDue(Time now) {
 bool ValueExchange::OnAnswer(int host, const Status& status, Time now) {
   const auto found = readers_.find(host);
   if (found == readers_.end()) return true;
-  const std::size_t sent = std::exchange(found->second.on_the_way, 0);
+  const std::size_t sent = std::exchange(found->second.in_flight, 0);
   if (status.ok()) {
     found->second.sent += sent;
   } else if (NobodyAnswered(status)) {

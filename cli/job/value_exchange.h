@@ -53,7 +53,7 @@ class ValueExchange {
  private:
   struct Reader {
     std::size_t sent = 0;
-    std::size_t on_the_way = 0;
+    std::size_t in_flight = 0;
     std::optional<Time> again_at;
   };
 

@@ -108,8 +108,8 @@ StatusOr<std::string> QuotedValue(std::string_view text) {
     return InvalidArgumentError(std::string("the value's ") + quote + " is not closed");
   }
   const std::string_view rest = text.substr(at + 1);
-  const std::string_view behind = Strip(rest);
-  if (!behind.empty() && (behind.front() != '#' || behind.size() == rest.size())) {
+  const std::string_view after = Strip(rest);
+  if (!after.empty() && (after.front() != '#' || after.size() == rest.size())) {
     return InvalidArgumentError(std::string("text after the closing ") + quote +
                                 "; quote the whole value");
   }

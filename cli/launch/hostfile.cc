@@ -21,7 +21,7 @@ constexpr int kMaxSshPort = 65535;
 constexpr int kMostHosts = 65536;  // per line
 
 // Shortens a text that is too long for a message.
-std::string CutForMessage(std::string_view text) {
+std::string TruncateForMessage(std::string_view text) {
   constexpr std::size_t kMost = 80;
   return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
 }
@@ -124,7 +124,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
   const std::string value(equals == std::string_view::npos ? "" : word.substr(equals + 1));
   if (IsMaxSlots(key)) return CheckMaxSlots(key, value, entry->slots);
   if (std::find(known.begin(), known.end(), key) == known.end()) {
-    return InvalidArgumentError("unknown key '" + CutForMessage(key) +
+    return InvalidArgumentError("unknown key '" + TruncateForMessage(key) +
                                 "' after slots=" + std::to_string(entry->slots) +
                                 DidYouMean(key, known) + " (a comment starts with '#')");
   }
@@ -165,12 +165,12 @@ StatusOr<HostEntry> ParseHost(std::string_view line) {
   const std::string_view slots = TakeWord(&rest);
   if (!slots.starts_with(kSlots)) {
     const std::string translation = TranslateHostLine(line);
-    return InvalidArgumentError("expected 'HOST slots=N', found '" + CutForMessage(line) + "'" +
-                                (translation.empty() ? "" : "; " + translation));
+    return InvalidArgumentError("expected 'HOST slots=N', found '" + TruncateForMessage(line) +
+                                "'" + (translation.empty() ? "" : "; " + translation));
   }
   const std::optional<int> count = NumberUpTo(kMaxSlotsPerHost, slots.substr(kSlots.size()));
   if (!count.has_value()) {
-    return InvalidArgumentError(CutForMessage(slots) + ": expected a whole number from 0 to " +
+    return InvalidArgumentError(TruncateForMessage(slots) + ": expected a whole number from 0 to " +
                                 std::to_string(kMaxSlotsPerHost));
   }
   entry.slots = *count;
@@ -239,9 +239,9 @@ std::vector<HostLine> FindHostLines(std::string_view text) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<HostLine> lines;
   for (int number = 1; !text.empty(); ++number) {
-    const std::string_view whole = TakeLine(&text), line = Strip(whole);
+    const std::string_view full_line = TakeLine(&text), line = Strip(full_line);
     if (line.empty() || line.front() == '#') continue;
-    lines.push_back({line, number, static_cast<std::size_t>(line.data() - whole.data())});
+    lines.push_back({line, number, static_cast<std::size_t>(line.data() - full_line.data())});
   }
   return lines;
 }
@@ -250,14 +250,14 @@ std::vector<HostLine> FindHostLines(std::string_view text) {
 // LSF. Returns nothing for any other file.
 std::optional<std::vector<HostEntry>> CountLines(const std::vector<HostLine>& lines) {
   std::vector<HostEntry> hosts;
-  std::map<std::string, std::size_t> places;
+  std::map<std::string, std::size_t> indices;
   for (const HostLine& line : lines) {
     if (!IsBare(line.text) || HasControlCharacter(line.text)) return std::nullopt;
     std::string_view rest = line.text;
     const std::string name(TakeWord(&rest));
-    const auto [place, fresh] = places.emplace(name, hosts.size());
+    const auto [at, fresh] = indices.emplace(name, hosts.size());
     if (fresh) hosts.push_back({.name = name, .line = line.number});
-    if (++hosts[place->second].slots > kMaxSlotsPerHost) return std::nullopt;
+    if (++hosts[at->second].slots > kMaxSlotsPerHost) return std::nullopt;
   }
   if (hosts.size() == lines.size()) return std::nullopt;
   return hosts;
@@ -267,9 +267,9 @@ std::optional<std::vector<HostEntry>> CountLines(const std::vector<HostLine>& li
 Status CheckCounted(const HostEntry& host) {
   DS_RETURN_IF_ERROR(ExpandHostName(host.name, kMostHosts).status());
   if (host.name.find('[') == std::string::npos) return OkStatus();
-  return InvalidArgumentError("the range '" + CutForMessage(host.name) +
+  return InvalidArgumentError("the range '" + TruncateForMessage(host.name) +
                               "' is listed twice without slots=N: write one line, '" +
-                              CutForMessage(host.name) + " slots=N'");
+                              TruncateForMessage(host.name) + " slots=N'");
 }
 
 // Returns the entries of one line: several for a range of names.
@@ -306,18 +306,18 @@ StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::strin
                                 "UTF-8, or convert it: iconv -f UTF-16 -t UTF-8");
   }
   const std::vector<HostLine> lines = FindHostLines(text);
-  const auto place = [&](int line) { return std::string(file_name) + ":" + std::to_string(line); };
+  const auto at = [&](int line) { return std::string(file_name) + ":" + std::to_string(line); };
   if (lines.empty()) {
     return InvalidArgumentError(std::string(file_name) +
                                 ": no host in it; expected lines like 'localhost slots=8'");
   }
   for (const HostLine& line : lines) {
-    DS_RETURN_IF_ERROR(RefuseOddBlanks(line).WithContext(place(line.number)));
+    DS_RETURN_IF_ERROR(RefuseOddBlanks(line).WithContext(at(line.number)));
   }
   if (const std::optional<std::vector<HostEntry>> counted = CountLines(lines)) {
     for (const HostEntry& host : *counted) {
       const Status good = CheckCounted(host);
-      if (!good.ok()) return good.WithContext(place(host.line));
+      if (!good.ok()) return good.WithContext(at(host.line));
     }
     return *counted;
   }
@@ -325,11 +325,11 @@ StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::strin
   std::map<std::string, int> first_line;
   for (const HostLine& line : lines) {
     StatusOr<std::vector<HostEntry>> entries = ParseLine(line);
-    if (!entries.ok()) return entries.status().WithContext(place(line.number));
+    if (!entries.ok()) return entries.status().WithContext(at(line.number));
     for (HostEntry& entry : *entries) {
       const auto [earlier, fresh] = first_line.emplace(entry.name, line.number);
       if (!fresh) {
-        return InvalidArgumentError(place(line.number) + ": host " + entry.name +
+        return InvalidArgumentError(at(line.number) + ": host " + entry.name +
                                     " is listed twice, first in line " +
                                     std::to_string(earlier->second));
       }

@@ -30,11 +30,11 @@ int MemoryOnlyNode(const std::vector<NumaNode>& nodes, std::size_t k) {
 
 // Returns the adjacent nodes with the same CPUs as nodes[place], including itself. Omits nodes
 // without memory, because the kernel refuses an empty binding.
-std::vector<int> SameCpusWithMemory(const std::vector<NumaNode>& nodes, std::size_t place) {
-  std::size_t first = place;
-  while (first > 0 && nodes[first - 1].cpus == nodes[place].cpus) --first;
+std::vector<int> SameCpusWithMemory(const std::vector<NumaNode>& nodes, std::size_t index) {
+  std::size_t first = index;
+  while (first > 0 && nodes[first - 1].cpus == nodes[index].cpus) --first;
   std::vector<int> group;
-  for (std::size_t i = first; i < nodes.size() && nodes[i].cpus == nodes[place].cpus; ++i) {
+  for (std::size_t i = first; i < nodes.size() && nodes[i].cpus == nodes[index].cpus; ++i) {
     if (nodes[i].memory_bytes > 0) group.push_back(nodes[i].id);
   }
   return group;
@@ -46,14 +46,14 @@ MemoryPolicy ChooseMemory(const std::vector<NumaNode>& nodes, const std::vector<
   const auto home = std::find_if(nodes.begin(), nodes.end(),
                                  [&](const NumaNode& node) { return Holds(node, cores); });
   if (cores.empty() || home == nodes.end()) return {};
-  const auto place = static_cast<std::size_t>(home - nodes.begin());
+  const auto index = static_cast<std::size_t>(home - nodes.begin());
   const std::size_t with_cpus = CountBefore(nodes, nodes.size(), true);
   const bool flat_hbm = 2 * with_cpus == nodes.size();
   if (flat_hbm) {
     return {MemoryPolicy::Kind::kPreferred,
-            {MemoryOnlyNode(nodes, CountBefore(nodes, place, true))}};
+            {MemoryOnlyNode(nodes, CountBefore(nodes, index, true))}};
   }
-  std::vector<int> group = SameCpusWithMemory(nodes, place);
+  std::vector<int> group = SameCpusWithMemory(nodes, index);
   if (group.empty()) return {};
   return {MemoryPolicy::Kind::kBind, std::move(group)};
 }

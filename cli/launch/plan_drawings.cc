@@ -124,12 +124,12 @@ namespace {
 using pipeline::TaskSpan;
 using TaskKind = pipeline::Task::Kind;
 
-struct Look {
+struct TaskStyle {
   char letter;
   std::string_view color;
 };
 
-Look LookOf(TaskKind kind) {
+TaskStyle StyleOf(TaskKind kind) {
   switch (kind) {
     case TaskKind::kForward:
       return {'F', "#8db4e2"};
@@ -168,7 +168,8 @@ std::string Trim(std::string line) {
 
 StatusOr<ScheduleDrawing> ScheduleDrawing::Create(pipeline::ScheduleKind kind,
                                                   const pipeline::PipelineShape& shape) {
-  DS_ASSIGN_OR_RETURN(pipeline::Schedule schedule, pipeline::Schedule::Create(kind, shape));
+  DS_ASSIGN_OR_RETURN(pipeline::PipelineSchedule schedule,
+                      pipeline::PipelineSchedule::Create(kind, shape));
   std::vector<pipeline::StageProgram> programs = PlanStagePrograms(schedule);
   const pipeline::StepTimes times{
       .tasks = std::vector<pipeline::TaskTimes>(static_cast<std::size_t>(shape.virtual_stages()))};
@@ -195,22 +196,23 @@ std::string ScheduleDrawing::DrawText(int columns) const {
   const bool has_chunks = schedule_.shape().chunks > 1;
   const auto units = static_cast<std::size_t>(timeline_.Length());
   const std::string indent(10, ' ');
-  const std::size_t room =
+  const std::size_t capacity =
       static_cast<std::size_t>(std::max(columns - static_cast<int>(indent.size()), 10));
   const Summary summary = Summarize();
   std::string text = "schedule " + summary.times + "\n" + indent + summary.memory + "\n";
   for (std::size_t stage = 0; stage < timeline_.spans.size(); ++stage) {
     const auto draw = [&](const std::string& head, auto mark) {
-      const std::string line = DrawLine(timeline_.spans[stage], units, mark).substr(0, room);
+      const std::string line = DrawLine(timeline_.spans[stage], units, mark).substr(0, capacity);
       text += Trim(fmt::format("{:<10}", head) + line) + "\n";
     };
-    draw(fmt::format("stage {}", stage), [](const auto& task) { return LookOf(task.kind).letter; });
+    draw(fmt::format("stage {}", stage),
+         [](const auto& task) { return StyleOf(task.kind).letter; });
     if (has_chunks) draw("   chunk", [](const auto& task) { return LastDigit(task.chunk); });
     draw("   batch", [](const auto& task) { return LastDigit(task.micro_batch); });
   }
-  if (units > room) {
+  if (units > capacity) {
     text += fmt::format("{}(the first {} of {} units of time; --svg FILE draws all)\n", indent,
-                        room, units);
+                        capacity, units);
   }
   return text;
 }
@@ -232,7 +234,7 @@ std::string ScheduleDrawing::DrawSvg() const {
       svg += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\" "
           "stroke=\"#404040\"/><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-          x, y, wide, kRow - 6, LookOf(span.task.kind).color, x + wide / 2, y + 16,
+          x, y, wide, kRow - 6, StyleOf(span.task.kind).color, x + wide / 2, y + 16,
           DescribeTask(span.task, schedule_.shape()));
     }
   }
@@ -257,22 +259,23 @@ nlohmann::ordered_json ScheduleDrawing::ToJson() const {
   return json;
 }
 
-StatusOr<StageDrawing> StageDrawing::Create(const pipeline::Schedule& schedule,
+StatusOr<StageDrawing> StageDrawing::Create(const pipeline::PipelineSchedule& schedule,
                                             const std::string& method,
                                             std::vector<pipeline::WeighedBlock> blocks) {
-  DS_ASSIGN_OR_RETURN(const std::vector<int> cut,
-                      pipeline::CutBlocks(method, blocks, schedule.shape().virtual_stages()));
-  return StageDrawing(schedule, cut, std::move(blocks));
+  DS_ASSIGN_OR_RETURN(const std::vector<int> split,
+                      pipeline::PartitionBlocks(method, blocks, schedule.shape().virtual_stages()));
+  return StageDrawing(schedule, split, std::move(blocks));
 }
 
-StageDrawing::StageDrawing(const pipeline::Schedule& schedule, const std::vector<int>& cut,
+StageDrawing::StageDrawing(const pipeline::PipelineSchedule& schedule,
+                           const std::vector<int>& split,
                            std::vector<pipeline::WeighedBlock> blocks)
     : blocks_(std::move(blocks)), chunks_(schedule.shape().chunks) {
   for (int stage = 0; stage < schedule.shape().stages; ++stage) {
     for (int chunk = 0; chunk < chunks_; ++chunk) {
-      const pipeline::ChunkPlace place{stage, chunk};
-      const auto virtual_stage = static_cast<std::size_t>(schedule.VirtualStageAt(place));
-      runs_.push_back({place, cut[virtual_stage], cut[virtual_stage + 1]});
+      const pipeline::VirtualStageLocation location{stage, chunk};
+      const auto virtual_stage = static_cast<std::size_t>(schedule.VirtualStageAt(location));
+      runs_.push_back({location, split[virtual_stage], split[virtual_stage + 1]});
     }
   }
 }
@@ -298,8 +301,8 @@ std::int64_t StageDrawing::CountParameters(const Run& run) const {
 std::string StageDrawing::DrawText() const {
   std::string text = "blocks of the stages:\n";
   for (const Run& run : runs_) {
-    const std::string chunk = chunks_ > 1 ? fmt::format(" chunk {}", run.place.chunk) : "";
-    text += fmt::format("  stage {}{}: {}; {:.2f} M parameters\n", run.place.stage, chunk,
+    const std::string chunk = chunks_ > 1 ? fmt::format(" chunk {}", run.location.chunk) : "";
+    text += fmt::format("  stage {}{}: {}; {:.2f} M parameters\n", run.location.stage, chunk,
                         NameBlocks(run), static_cast<double>(CountParameters(run)) / 1e6);
   }
   return text;
@@ -308,8 +311,8 @@ std::string StageDrawing::DrawText() const {
 nlohmann::ordered_json StageDrawing::ToJson() const {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const Run& run : runs_) {
-    json.push_back({{"stage", run.place.stage},
-                    {"chunk", run.place.chunk},
+    json.push_back({{"stage", run.location.stage},
+                    {"chunk", run.location.chunk},
                     {"first", run.first},
                     {"end", run.end},
                     {"parameters", CountParameters(run)}});

@@ -49,7 +49,7 @@ class MeshDrawing {
 
 class ScheduleDrawing {
  public:
-  // Returns the errors of pipeline::Schedule.
+  // Returns the errors of pipeline::PipelineSchedule.
   static StatusOr<ScheduleDrawing> Create(pipeline::ScheduleKind kind,
                                           const pipeline::PipelineShape& shape);
 
@@ -63,10 +63,10 @@ class ScheduleDrawing {
   //  "programs": [by stage: "F0 >F0 ..."]}
   nlohmann::ordered_json ToJson() const;
 
-  const pipeline::Schedule& schedule() const { return schedule_; }
+  const pipeline::PipelineSchedule& schedule() const { return schedule_; }
 
  private:
-  ScheduleDrawing(pipeline::Schedule schedule, std::vector<pipeline::StageProgram> programs,
+  ScheduleDrawing(pipeline::PipelineSchedule schedule, std::vector<pipeline::StageProgram> programs,
                   pipeline::Timeline timeline)
       : schedule_(std::move(schedule)),
         programs_(std::move(programs)),
@@ -76,7 +76,7 @@ class ScheduleDrawing {
   };
   Summary Summarize() const;
 
-  pipeline::Schedule schedule_;
+  pipeline::PipelineSchedule schedule_;
   std::vector<pipeline::StageProgram> programs_;
   pipeline::Timeline timeline_;
 };
@@ -88,12 +88,12 @@ class ScheduleDrawing {
 class StageDrawing {
  public:
   // Partitions the blocks into the virtual stages of the schedule by a method of
-  // pipeline::CutBlocks. Returns the errors of CutBlocks.
-  static StatusOr<StageDrawing> Create(const pipeline::Schedule& schedule,
+  // pipeline::PartitionBlocks. Returns the errors of PartitionBlocks.
+  static StatusOr<StageDrawing> Create(const pipeline::PipelineSchedule& schedule,
                                        const std::string& method,
                                        std::vector<pipeline::WeighedBlock> blocks);
-  // Draws a partition made by engine::CutStages for the schedule.
-  StageDrawing(const pipeline::Schedule& schedule, const std::vector<int>& cut,
+  // Draws a partition made by engine::PartitionStages for the schedule.
+  StageDrawing(const pipeline::PipelineSchedule& schedule, const std::vector<int>& split,
                std::vector<pipeline::WeighedBlock> blocks);
 
   // Draws one line per chunk of each stage, with its blocks and their parameters. Ends with a
@@ -104,7 +104,7 @@ class StageDrawing {
 
  private:
   struct Run {
-    pipeline::ChunkPlace place;
+    pipeline::VirtualStageLocation location;
     int first = 0, end = 0;  // blocks
   };
   std::string NameBlocks(const Run& run) const;

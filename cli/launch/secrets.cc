@@ -279,10 +279,10 @@ bool IsOf(Alphabet alphabet, char c) {
 // Returns the length of a token of this shape at the start of `text`; 0 if there is none.
 std::size_t TokenLength(std::string_view text, const TokenShape& shape) {
   if (!text.starts_with(shape.prefix)) return 0;
-  const std::string_view behind = text.substr(shape.prefix.size());
-  const auto end = std::find_if_not(behind.begin(), behind.end(),
-                                    [&](char c) { return IsOf(shape.alphabet, c); });
-  const auto length = static_cast<std::size_t>(end - behind.begin());
+  const std::string_view after = text.substr(shape.prefix.size());
+  const auto end =
+      std::find_if_not(after.begin(), after.end(), [&](char c) { return IsOf(shape.alphabet, c); });
+  const auto length = static_cast<std::size_t>(end - after.begin());
   return length >= shape.least ? shape.prefix.size() + length : 0;
 }
 
@@ -365,8 +365,8 @@ namespace {
 // elsewhere.
 constexpr std::string_view kAnySecret = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-std::string& WordOf(const ValuePlace& value, std::vector<std::string>* words) {
-  return words->at(words->size() - 1 - value.words_behind);
+std::string& WordOf(const ValuePosition& value, std::vector<std::string>* words) {
+  return words->at(words->size() - 1 - value.words_after);
 }
 
 std::string ReplaceAll(std::string text, std::string_view what, std::string_view by) {
@@ -395,12 +395,12 @@ std::string ShowAround(const std::string& text, std::size_t at) {
 
 // Returns for each word whether it contains kRedacted in the position of a secret.
 std::vector<bool> FindHidden(std::vector<std::string> words,
-                             const std::vector<ValuePlace>& values) {
+                             const std::vector<ValuePosition>& values) {
   std::vector<bool> hidden(words.size());
-  for (const ValuePlace& value : values) {
+  for (const ValuePosition& value : values) {
     const bool is_mark =
         value.bytes == kRedacted.size() && WordOf(value, &words).ends_with(kRedacted);
-    if (is_mark) hidden[words.size() - 1 - value.words_behind] = true;
+    if (is_mark) hidden[words.size() - 1 - value.words_after] = true;
   }
   for (std::string& word : words) word = ReplaceAll(std::move(word), kRedacted, kAnySecret);
   const std::vector<std::string> shown = RedactWords(words);
@@ -411,14 +411,14 @@ std::vector<bool> FindHidden(std::vector<std::string> words,
 }
 
 Status RefuseRedacted(const std::vector<std::string>& words,
-                      const std::vector<ValuePlace>& values) {
+                      const std::vector<ValuePosition>& values) {
   const std::vector<bool> hidden = FindHidden(words, values);
   std::string found;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (!hidden[i]) continue;
     const std::string shown = ShowAround(words[i], words[i].find(kRedacted));
-    const bool behind_flag = i > 0 && words[i - 1].starts_with('-') && words[i].starts_with(shown);
-    found += (found.empty() ? "" : ", ") + (behind_flag ? words[i - 1] + " " : "") + shown;
+    const bool after_flag = i > 0 && words[i - 1].starts_with('-') && words[i].starts_with(shown);
+    found += (found.empty() ? "" : ", ") + (after_flag ? words[i - 1] + " " : "") + shown;
   }
   if (found.empty()) return OkStatus();
   return InvalidArgumentError(
@@ -429,21 +429,21 @@ Status RefuseRedacted(const std::vector<std::string>& words,
 }  // namespace
 
 RedactedWords HideSecrets(const std::vector<std::string>& words,
-                          const std::vector<ValuePlace>& values) {
+                          const std::vector<ValuePosition>& values) {
   std::vector<std::string> hidden = words;
-  for (const ValuePlace& value : values) {
+  for (const ValuePosition& value : values) {
     std::string& word = WordOf(value, &hidden);
     word.replace(word.size() - value.bytes, value.bytes, kRedacted);
   }
-  RedactedWords redacted{.words = RedactWords(hidden), .places = {}};
+  RedactedWords redacted{.words = RedactWords(hidden), .indices = {}};
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (redacted.words[i] != words[i]) redacted.places.push_back(i);
+    if (redacted.words[i] != words[i]) redacted.indices.push_back(i);
   }
   return redacted;
 }
 
 StatusOr<RedactedWords> RedactCommandLine(const std::vector<std::string>& words,
-                                          const std::vector<ValuePlace>& values) {
+                                          const std::vector<ValuePosition>& values) {
   DS_RETURN_IF_ERROR(RefuseRedacted(words, values));
   return HideSecrets(words, values);
 }

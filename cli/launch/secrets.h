@@ -36,16 +36,16 @@ std::vector<std::string> RedactWords(const std::vector<std::string>& words);
 // kRedacted for the secret. If kRedacted hides nothing, it is an ordinary word.
 struct RedactedWords {
   std::vector<std::string> words;
-  std::vector<std::size_t> places;  // indices of the changed words
+  std::vector<std::size_t> indices;  // indices of the changed words
 };
 
 // `values` locates the values of -x.
 RedactedWords HideSecrets(const std::vector<std::string>& words,
-                          const std::vector<ValuePlace>& values = {});
+                          const std::vector<ValuePosition>& values = {});
 
 // Does the same for a command line that the user has typed. Fails if kRedacted stands in a position
 // that HideSecrets would redact, and names each one.
 StatusOr<RedactedWords> RedactCommandLine(const std::vector<std::string>& words,
-                                          const std::vector<ValuePlace>& values);
+                                          const std::vector<ValuePosition>& values);
 
 }  // namespace ds::cli

@@ -161,9 +161,9 @@ bool SshTunnel::Connection::MoveToChannel() {
   std::array<char, kTunnelPiece> piece;
   while (!socket_ended_) {
     if (to_channel_.empty()) {
-      const std::size_t room = std::min(Window(), piece.size());
-      if (room == 0) return true;
-      const ssize_t got = ::recv(socket_.get(), piece.data(), room, MSG_DONTWAIT);
+      const std::size_t capacity = std::min(Window(), piece.size());
+      if (capacity == 0) return true;
+      const ssize_t got = ::recv(socket_.get(), piece.data(), capacity, MSG_DONTWAIT);
       if (got < 0) return errno == EAGAIN || errno == EINTR;
       socket_ended_ = got == 0;
       if (socket_ended_) return ::ssh_channel_send_eof(channel_.get()) != SSH_ERROR;
@@ -297,14 +297,14 @@ bool LibsshConnection::Send(ssh_channel channel, std::string_view input, Command
       return false;
     }
     if (::ssh_channel_is_eof(channel) != 0) return true;  // it does not read: its status says why
-    const std::size_t room =
+    const std::size_t capacity =
         std::min<std::size_t>(::ssh_channel_window_size(channel), kLongestPiece);
-    if (room == 0) {
+    if (capacity == 0) {
       pollfd packets{::ssh_get_fd(handle), POLLIN, 0};
       ::poll(&packets, 1, kSliceMillis);
       continue;
     }
-    const auto part = static_cast<std::uint32_t>(std::min(input.size(), room));
+    const auto part = static_cast<std::uint32_t>(std::min(input.size(), capacity));
     const int written = ::ssh_channel_write(channel, input.data(), part);
     if (written <= 0) return true;
     input.remove_prefix(written);

@@ -17,7 +17,7 @@ std::string SpeedText(const InterfaceFacts& interface) {
 
 }  // namespace
 
-Row JudgeGpus(const HostFacts& facts) {
+ReportRow JudgeGpus(const HostFacts& facts) {
   if (facts.gpus.empty()) return {"GPUs", "none: ranks run on CPU"};
   const auto same = std::count(facts.gpus.begin(), facts.gpus.end(), facts.gpus.front());
   const bool alike = same == static_cast<std::ptrdiff_t>(facts.gpus.size());
@@ -38,23 +38,23 @@ Row JudgeGpus(const HostFacts& facts) {
   return {"GPUs", value};
 }
 
-Row JudgeDriver(const HostFacts& facts) {
+ReportRow JudgeDriver(const HostFacts& facts) {
   if (!facts.gpu_driver.empty()) return {"GPU driver", facts.gpu_driver};
   if (facts.gpus.empty()) return {"GPU driver", "none"};
   return {"GPU driver", "unknown", Level::kWarn, "/proc/driver/nvidia/version cannot be read"};
 }
 
-Row JudgeCuda(const HostFacts& facts) {
+ReportRow JudgeCuda(const HostFacts& facts) {
   if (!facts.dsrank.cuda.empty()) return {"CUDA", facts.dsrank.cuda};
   return {"CUDA", facts.gpus.empty() ? "not used" : "not available to dsrank"};
 }
 
-Row JudgeNccl(const HostFacts& facts) {
+ReportRow JudgeNccl(const HostFacts& facts) {
   if (!facts.dsrank.nccl.empty()) return {"NCCL", facts.dsrank.nccl};
   return {"NCCL", facts.gpus.empty() ? "not used" : "not available to dsrank"};
 }
 
-Row JudgeNetwork(const HostFacts& facts) {
+ReportRow JudgeNetwork(const HostFacts& facts) {
   std::string value;
   for (const InterfaceFacts& interface : facts.interfaces) {
     if (!interface.up) continue;

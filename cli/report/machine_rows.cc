@@ -20,7 +20,7 @@ std::string LimitText(std::uint64_t limit) {
   return limit == LimitFacts::kUnlimited ? "unlimited" : std::to_string(limit);
 }
 
-Row MakeUnreadableRow(std::string name, std::string_view where) {
+ReportRow MakeUnreadableRow(std::string name, std::string_view where) {
   return {std::move(name), "unknown", Level::kWarn, fmt::format("{} cannot be read", where)};
 }
 
@@ -30,12 +30,12 @@ std::string Plural(std::int64_t count, std::string_view one) {
 
 }  // namespace
 
-Row JudgeProcessor(const ProcessorFacts& facts) {
+ReportRow JudgeProcessor(const ProcessorFacts& facts) {
   // ARM kernels do not name the model.
   return {"processor", facts.model.empty() ? "not named by the kernel" : facts.model};
 }
 
-Row JudgeFeatures(const ProcessorFacts& facts) {
+ReportRow JudgeFeatures(const ProcessorFacts& facts) {
   // The features that determine kernel speed, x86 first.
   constexpr std::array<std::string_view, 9> kShown = {"avx2",        "avx512f",  "avx512_bf16",
                                                       "avx512_fp16", "amx_tile", "amx_bf16",
@@ -53,7 +53,7 @@ Row JudgeFeatures(const ProcessorFacts& facts) {
   return {"features", shown};
 }
 
-Row JudgeAmx(const HostFacts& facts) {
+ReportRow JudgeAmx(const HostFacts& facts) {
   if (!HasFeature(facts.processor, "amx_tile")) return {"AMX", "not there"};
   if (!facts.dsrank.problem.empty()) {
     return {"AMX", "advertised, not tried", Level::kWarn, "dsrank does the trying"};
@@ -66,7 +66,7 @@ Row JudgeAmx(const HostFacts& facts) {
   return {"AMX", "works"};
 }
 
-Row JudgeCores(const ProcessorFacts& facts) {
+ReportRow JudgeCores(const ProcessorFacts& facts) {
   if (facts.usable_cores == 0) return MakeUnreadableRow("cores", "/proc/self/status");
   std::string value = fmt::format("{} usable of {}", facts.usable_cores, facts.cores);
   if (!facts.quota_cores || *facts.quota_cores >= facts.usable_cores) return {"cores", value};
@@ -74,13 +74,13 @@ Row JudgeCores(const ProcessorFacts& facts) {
           Level::kWarn, "start no more threads than that: OMP_NUM_THREADS, or fewer ranks"};
 }
 
-Row JudgeNuma(const ProcessorFacts& facts) {
+ReportRow JudgeNuma(const ProcessorFacts& facts) {
   const std::string value = Plural(facts.numa_nodes, "node");
   if (facts.numa_nodes == 1) return {"NUMA", value};
   return {"NUMA", value + "; --bind_cores_to_rank keeps each rank on one"};
 }
 
-Row JudgeMemory(const MemoryFacts& facts) {
+ReportRow JudgeMemory(const MemoryFacts& facts) {
   if (!facts.total || !facts.available) return MakeUnreadableRow("memory", "/proc/meminfo");
   std::uint64_t usable = *facts.available;
   std::string value =
@@ -96,7 +96,7 @@ Row JudgeMemory(const MemoryFacts& facts) {
   return {"memory", value};
 }
 
-Row JudgeSharedMemory(const HostFacts& facts) {
+ReportRow JudgeSharedMemory(const HostFacts& facts) {
   // NCCL and Python data loaders put their buffers there; dsrun's CPU ranks do not.
   const Level bad = facts.gpus.empty() ? Level::kWarn : Level::kFail;
   const std::string hint =
@@ -111,7 +111,7 @@ Row JudgeSharedMemory(const HostFacts& facts) {
   return {"/dev/shm", value};
 }
 
-Row JudgeLockedMemory(const HostFacts& facts) {
+ReportRow JudgeLockedMemory(const HostFacts& facts) {
   if (!facts.limits.locked_memory) return MakeUnreadableRow("memlock", "/proc/self/limits");
   const std::uint64_t limit = *facts.limits.locked_memory;
   const std::string value = limit == LimitFacts::kUnlimited ? "unlimited" : ByteSize(limit);
@@ -121,7 +121,7 @@ Row JudgeLockedMemory(const HostFacts& facts) {
           "/etc/security/limits.conf"};
 }
 
-Row JudgeOpenFiles(const LimitFacts& facts) {
+ReportRow JudgeOpenFiles(const LimitFacts& facts) {
   if (!facts.open_files) return MakeUnreadableRow("nofile", "/proc/self/limits");
   const std::string value = LimitText(*facts.open_files) + " open files";
   const std::string hint = "ulimit -n 65536 before dsrun is started, or /etc/security/limits.conf";
@@ -131,7 +131,7 @@ Row JudgeOpenFiles(const LimitFacts& facts) {
   return {"nofile", value};
 }
 
-Row JudgeDisk(const std::optional<SpaceFacts>& facts) {
+ReportRow JudgeDisk(const std::optional<SpaceFacts>& facts) {
   const std::string hint = "choose another place with --run_dir";
   if (!facts) return {"disk", "the run directory's disk cannot be read", Level::kFail, hint};
   const std::string value = fmt::format("{} free of {} at {}", ByteSize(facts->free),
@@ -149,7 +149,7 @@ Row JudgeDisk(const std::optional<SpaceFacts>& facts) {
 }
 
 // Checks the run directory's disk; a job names its own drives.
-Row JudgeOffload(const OffloadFacts& facts) {
+ReportRow JudgeOffload(const OffloadFacts& facts) {
   const std::string name = "offload";
   if (!facts.problem.empty()) {
     return {name, "no file can be made there", Level::kWarn,

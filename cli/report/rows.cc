@@ -21,7 +21,7 @@ std::string_view LevelName(Level level) {
   return "";
 }
 
-std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_version) {
+std::vector<ReportRow> JudgeHost(const HostFacts& facts, std::string_view dsrun_version) {
   return {JudgeDsrun(dsrun_version),
           JudgeDsrank(facts.dsrank, dsrun_version),
           JudgeLibTorch(facts.dsrank),
@@ -45,9 +45,9 @@ std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_versio
           JudgeNetwork(facts)};
 }
 
-Level FindWorstLevel(const std::vector<Row>& rows) {
+Level FindWorstLevel(const std::vector<ReportRow>& rows) {
   Level worst = Level::kOk;
-  for (const Row& row : rows) worst = std::max(worst, row.level);
+  for (const ReportRow& row : rows) worst = std::max(worst, row.level);
   return worst;
 }
 
@@ -56,9 +56,10 @@ namespace {
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kTextColumn = 18;  // "warn  GPU driver  "
 
-std::string SumUp(const std::vector<Row>& rows) {
+std::string SumUp(const std::vector<ReportRow>& rows) {
   const auto count = [&](Level level) {
-    return std::count_if(rows.begin(), rows.end(), [&](const Row& r) { return r.level == level; });
+    return std::count_if(rows.begin(), rows.end(),
+                         [&](const ReportRow& r) { return r.level == level; });
   };
   if (count(Level::kFail) > 0) {
     return fmt::format("{} would stop a job, {} to look at\n", count(Level::kFail),
@@ -83,9 +84,9 @@ std::vector<std::string> Wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string FormatReportTable(std::string_view host, const std::vector<Row>& rows) {
+std::string FormatReportTable(std::string_view host, const std::vector<ReportRow>& rows) {
   std::string table = fmt::format("{}\n\n", Printable(host));
-  for (const Row& row : rows) {
+  for (const ReportRow& row : rows) {
     std::string head = fmt::format("{:<5} {:<11} ", LevelName(row.level), row.name);
     for (const std::string& line : Wrap(Printable(row.value), kWidth - kTextColumn)) {
       table += fmt::format("{}{}\n", head, line);
@@ -101,9 +102,9 @@ std::string FormatReportTable(std::string_view host, const std::vector<Row>& row
   return table + "\n" + SumUp(rows);
 }
 
-nlohmann::ordered_json FormatReportJson(std::string_view host, const std::vector<Row>& rows) {
+nlohmann::ordered_json FormatReportJson(std::string_view host, const std::vector<ReportRow>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
+  for (const ReportRow& row : rows) {
     list.push_back({{"name", row.name},
                     {"value", row.value},
                     {"level", LevelName(row.level)},

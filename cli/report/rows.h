@@ -19,7 +19,7 @@ enum class Level { kOk, kWarn, kFail };
 
 std::string_view LevelName(Level level);  // "ok", "warn", "fail"
 
-struct Row {
+struct ReportRow {
   std::string name;
   std::string value;
   Level level = Level::kOk;
@@ -27,46 +27,46 @@ struct Row {
 };
 
 // Rows in software_rows.cc. `dsrun_version` is the version of the calling program.
-Row JudgeDsrun(std::string_view dsrun_version);
-Row JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version);
-Row JudgeLibTorch(const DsrankFacts& facts);
-Row JudgeKernel(const HostFacts& facts);
-Row JudgeCompiler(const DsrankFacts& facts);
+ReportRow JudgeDsrun(std::string_view dsrun_version);
+ReportRow JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version);
+ReportRow JudgeLibTorch(const DsrankFacts& facts);
+ReportRow JudgeKernel(const HostFacts& facts);
+ReportRow JudgeCompiler(const DsrankFacts& facts);
 
 // Rows in machine_rows.cc.
-Row JudgeProcessor(const ProcessorFacts& facts);
-Row JudgeFeatures(const ProcessorFacts& facts);
-Row JudgeAmx(const HostFacts& facts);
-Row JudgeCores(const ProcessorFacts& facts);
-Row JudgeNuma(const ProcessorFacts& facts);
-Row JudgeMemory(const MemoryFacts& facts);
-Row JudgeSharedMemory(const HostFacts& facts);
-Row JudgeLockedMemory(const HostFacts& facts);
-Row JudgeOpenFiles(const LimitFacts& facts);
-Row JudgeDisk(const std::optional<SpaceFacts>& facts);
-Row JudgeOffload(const OffloadFacts& facts);
+ReportRow JudgeProcessor(const ProcessorFacts& facts);
+ReportRow JudgeFeatures(const ProcessorFacts& facts);
+ReportRow JudgeAmx(const HostFacts& facts);
+ReportRow JudgeCores(const ProcessorFacts& facts);
+ReportRow JudgeNuma(const ProcessorFacts& facts);
+ReportRow JudgeMemory(const MemoryFacts& facts);
+ReportRow JudgeSharedMemory(const HostFacts& facts);
+ReportRow JudgeLockedMemory(const HostFacts& facts);
+ReportRow JudgeOpenFiles(const LimitFacts& facts);
+ReportRow JudgeDisk(const std::optional<SpaceFacts>& facts);
+ReportRow JudgeOffload(const OffloadFacts& facts);
 
 // Rows in device_rows.cc.
-Row JudgeGpus(const HostFacts& facts);
-Row JudgeDriver(const HostFacts& facts);
-Row JudgeCuda(const HostFacts& facts);
-Row JudgeNccl(const HostFacts& facts);
-Row JudgeNetwork(const HostFacts& facts);
+ReportRow JudgeGpus(const HostFacts& facts);
+ReportRow JudgeDriver(const HostFacts& facts);
+ReportRow JudgeCuda(const HostFacts& facts);
+ReportRow JudgeNccl(const HostFacts& facts);
+ReportRow JudgeNetwork(const HostFacts& facts);
 
 // Evaluates all rows, in the order of the table.
-std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_version);
+std::vector<ReportRow> JudgeHost(const HostFacts& facts, std::string_view dsrun_version);
 
 // Returns the worst level of all rows.
-Level FindWorstLevel(const std::vector<Row>& rows);
+Level FindWorstLevel(const std::vector<ReportRow>& rows);
 
 // Output of `dsrun report`, for people and for programs. Pure.
 
 // Formats one row per line, at most 80 columns wide; longer texts are wrapped. Hints follow their
 // row. The last line is a summary.
-std::string FormatReportTable(std::string_view host, const std::vector<Row>& rows);
+std::string FormatReportTable(std::string_view host, const std::vector<ReportRow>& rows);
 
 // {"host","level","rows":[{"name","value","level","hint"}]}
-nlohmann::ordered_json FormatReportJson(std::string_view host, const std::vector<Row>& rows);
+nlohmann::ordered_json FormatReportJson(std::string_view host, const std::vector<ReportRow>& rows);
 
 // Splits `text` at blanks into lines of at most `width` characters; longer words are split.
 std::vector<std::string> Wrap(std::string_view text, std::size_t width);

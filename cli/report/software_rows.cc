@@ -18,11 +18,11 @@ std::pair<int, int> MajorMinor(const std::string& version) {
 
 }  // namespace
 
-Row JudgeDsrun(std::string_view dsrun_version) {
+ReportRow JudgeDsrun(std::string_view dsrun_version) {
   return {"dsrun", fmt::format("{}, compiled by g++ {}", dsrun_version, __VERSION__)};
 }
 
-Row JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version) {
+ReportRow JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version) {
   if (!facts.problem.empty()) {
     return {"dsrank", facts.problem, Level::kFail,
             "`dsrun train` cannot run here: build with LibTorch (scripts/setup.sh), or put dsrank "
@@ -35,7 +35,7 @@ Row JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version) {
   return {"dsrank", fmt::format("{} at {}", facts.version, facts.path.string())};
 }
 
-Row JudgeLibTorch(const DsrankFacts& facts) {
+ReportRow JudgeLibTorch(const DsrankFacts& facts) {
   if (!facts.problem.empty()) return {"LibTorch", "unknown without dsrank"};
   if (facts.libtorch.empty())
     return {"LibTorch", "unknown", Level::kWarn, "dsrank did not report it"};
@@ -47,12 +47,12 @@ Row JudgeLibTorch(const DsrankFacts& facts) {
   return {"LibTorch", facts.libtorch + kernels};
 }
 
-Row JudgeCompiler(const DsrankFacts& facts) {
+ReportRow JudgeCompiler(const DsrankFacts& facts) {
   if (!facts.problem.empty()) return {"compiler", "unknown without dsrank"};
   return {"compiler", fmt::format("dsrank was compiled by g++ {}", facts.compiler)};
 }
 
-Row JudgeKernel(const HostFacts& facts) {
+ReportRow JudgeKernel(const HostFacts& facts) {
   const std::string value = facts.system.empty()
                                 ? fmt::format("Linux {}", facts.kernel)
                                 : fmt::format("Linux {}, {}", facts.kernel, facts.system);

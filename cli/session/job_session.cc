@@ -30,13 +30,13 @@
 #include "proto/grpc_threads.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/status.h"
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 namespace ds::cli {
 namespace {
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
-constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kTimeout{1};
 // So long behind that notice, what he has asked for twice is given up.
 constexpr std::chrono::seconds kGiveUpPatience{2};
 // Behind the grace and the lease of a stop that he has asked for once: its daemon gives up ranks
@@ -126,7 +126,7 @@ StatusOr<StartedHosts> JobSession::StartHosts() try {
   const SignalTarget target(signals_, MakeTarget(on_signal));
   return starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
 } catch (const std::system_error& error) {
-  return NoRoomError(std::string("no thread to renew leases: ") + error.what());
+  return OutOfResourcesError(std::string("no thread to renew leases: ") + error.what());
 }
 
 JobOutcome JobSession::CheckHosts(const StatusOr<StartedHosts>& hosts) {
@@ -185,7 +185,7 @@ void JobSession::TakeStep(StopStep step) {
   LimitEnd();
   if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
   if (step == StopStep::kStopRanks || step == StopStep::kKeepGrace) StartStopTimer();
-  if (step == StopStep::kKillRanks) signals_->StartTimer(kPatience);
+  if (step == StopStep::kKillRanks) signals_->StartTimer(kTimeout);
   if (step == StopStep::kKillDaemons) GiveUp();
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
 }
@@ -271,7 +271,7 @@ Status StartThreads(UserSignals* signals, BacklogWriter* writer, JobRecord* reco
   ::grpc_init();
   return OkStatus();
 } catch (const std::system_error& error) {
-  return NoRoomError(std::string("no thread for signals or output: ") + error.what());
+  return OutOfResourcesError(std::string("no thread for signals or output: ") + error.what());
 }
 
 ConsoleOptions MakeConsoleOptions(const JobPlan& plan, bool reads_input) {
@@ -296,8 +296,8 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   JobRecord record(&plan, run_directory, &console);
   // Until there is one that hears them, the user's signals end this process like any other.
   const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads;
-  if (const Status room = CheckThreadRoom(threads); !room.ok()) {
-    return record.Conclude(MakeStartVerdict(room));
+  if (const Status quota = CheckThreadQuota(threads); !quota.ok()) {
+    return record.Conclude(MakeStartVerdict(quota));
   }
   UserSignals signals;  // before any other thread, which must not take the user's signals
   if (const Status begun = StartThreads(&signals, &writer, &record); !begun.ok()) {

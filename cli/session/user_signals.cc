@@ -80,19 +80,19 @@ UserSignals::~UserSignals() {
   thread_.join();
 }
 
-void UserSignals::StartTimer(std::chrono::seconds patience) {
+void UserSignals::StartTimer(std::chrono::seconds timeout) {
   itimerspec when{};
-  when.it_value.tv_sec = patience.count();
+  when.it_value.tv_sec = timeout.count();
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);  // of these arguments it refuses none
 }
 
-void UserSignals::EndBy(std::chrono::milliseconds patience, int status) {
+void UserSignals::EndBy(std::chrono::milliseconds timeout, int status) {
   if (ends_.exchange(true)) return;
   int none = kNoStatus;
   end_status_.compare_exchange_strong(none, status);
   itimerspec when{};
-  when.it_value.tv_sec = patience.count() / 1000;
-  when.it_value.tv_nsec = patience.count() % 1000 * 1'000'000;
+  when.it_value.tv_sec = timeout.count() / 1000;
+  when.it_value.tv_nsec = timeout.count() % 1000 * 1'000'000;
   ::timerfd_settime(end_.get(), 0, &when, nullptr);
 }
 

@@ -49,10 +49,10 @@ class UserSignals {
   // Delivers signal numbers to `target` from now on, queued signals first.
   void SetTarget(Target target);
   // Calls the target's on_timer once, after this time. A target may call this function.
-  void StartTimer(std::chrono::seconds patience);
+  void StartTimer(std::chrono::seconds timeout);
   // Ends this process with `status` after this time, even if its threads are blocked. Only the
   // first call has an effect.
-  void EndBy(std::chrono::milliseconds patience, int status);
+  void EndBy(std::chrono::milliseconds timeout, int status);
   // Replaces the status of EndBy, once the job's status is known.
   void SetEndStatus(int status) { end_status_ = status; }
 

@@ -123,7 +123,7 @@ struct WrittenText {
 };
 
 // Returns the text of a row in the form that training uses; nothing for a skipped row.
-StatusOr<std::optional<WrittenText>> WriteText(const tokenizer::Row& row,
+StatusOr<std::optional<WrittenText>> WriteText(const tokenizer::DataRow& row,
                                                const tokenizer::TokenizerFolder& folder,
                                                TokenizeCounts* counts) {
   if (const auto* text = std::get_if<tokenizer::TextRow>(&row)) {
@@ -133,13 +133,13 @@ StatusOr<std::optional<WrittenText>> WriteText(const tokenizer::Row& row,
     ++counts->rejected;
     return std::optional<WrittenText>();
   }
-  ++counts->partly_learnt;
+  ++counts->partly_in_loss;
   if (const auto* each = std::get_if<tokenizer::CompletionRow>(&row)) {
     return std::optional(WrittenText{each->prompt + each->completion, true});
   }
   DS_ASSIGN_OR_RETURN(tokenizer::WrittenChat chat,
                       tokenizer::WriteChat(std::get<tokenizer::ChatRow>(row), folder));
-  return std::optional(WrittenText{std::move(chat.whole.text), false});
+  return std::optional(WrittenText{std::move(chat.full.text), false});
 }
 
 // Read-only data of the threads.
@@ -148,8 +148,8 @@ struct Shared {
   const TokenizeJob& job;
 };
 
-Status CutText(const Shared& shared, const WrittenText& written, tokenizer::Encoder* encoder,
-               Task* task) {
+Status TokenizeText(const Shared& shared, const WrittenText& written, tokenizer::Encoder* encoder,
+                    Task* task) {
   const tokenizer::EncodeOptions options{
       .special_tokens = written.special_tokens && shared.job.special_tokens, .truncate = false};
   DS_ASSIGN_OR_RETURN(const tokenizer::Encoding encoding, encoder->Encode(written.text, options));
@@ -159,22 +159,22 @@ Status CutText(const Shared& shared, const WrittenText& written, tokenizer::Enco
   return OkStatus();
 }
 
-Status CutRow(const Shared& shared, std::string_view line, tokenizer::Encoder* encoder,
-              Task* task) {
+Status TokenizeRow(const Shared& shared, std::string_view line, tokenizer::Encoder* encoder,
+                   Task* task) {
   const bool has_template = shared.folder.chat_template.has_value();
-  DS_ASSIGN_OR_RETURN(const tokenizer::Row row,
+  DS_ASSIGN_OR_RETURN(const tokenizer::DataRow row,
                       tokenizer::ReadRow(line, shared.job.rows, has_template));
   DS_ASSIGN_OR_RETURN(const auto written, WriteText(row, shared.folder, &task->counts));
-  return written ? CutText(shared, *written, encoder, task) : OkStatus();
+  return written ? TokenizeText(shared, *written, encoder, task) : OkStatus();
 }
 
-Status Cut(const Shared& shared, tokenizer::Encoder* encoder, Task* task) {
+Status Tokenize(const Shared& shared, tokenizer::Encoder* encoder, Task* task) {
   return tokenizer::ForEachDocument(
-      task->batch, [&](std::string_view text, const std::string& place) {
-        const Status cut = task->batch.lines
-                               ? CutRow(shared, text, encoder, task)
-                               : CutText(shared, {std::string(text), true}, encoder, task);
-        return cut.ok() ? cut : cut.WithContext(place);
+      task->batch, [&](std::string_view text, const std::string& location) {
+        const Status tokenized =
+            task->batch.lines ? TokenizeRow(shared, text, encoder, task)
+                              : TokenizeText(shared, {std::string(text), true}, encoder, task);
+        return tokenized.ok() ? tokenized : tokenized.WithContext(location);
       });
 }
 
@@ -231,7 +231,7 @@ class Cutters {
       waiting_.pop_front();
       lock.unlock();
       try {
-        task->status = Cut(shared_, &encoder, task.get());
+        task->status = Tokenize(shared_, &encoder, task.get());
       } catch (const std::exception& error) {  // out of memory, for example
         task->status = ResourceExhaustedError(error.what());
       }
@@ -274,7 +274,7 @@ StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::TokenizerFolder& folder,
     DS_RETURN_IF_ERROR(task->status);
     DS_RETURN_IF_ERROR(file.Append(task->ids));
     counts.texts += task->counts.texts;
-    counts.partly_learnt += task->counts.partly_learnt;
+    counts.partly_in_loss += task->counts.partly_in_loss;
     counts.rejected += task->counts.rejected;
     counts.tokens = file.count();
     counts.bytes = task->batch.done_bytes;

@@ -29,7 +29,7 @@ struct TokenizeJob {
 struct TokenizeCounts {
   std::uint64_t texts = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t partly_learnt = 0;   // texts with prompts or messages: trained in part
+  std::uint64_t partly_in_loss = 0;  // texts with prompts or messages: trained in part
   std::uint64_t rejected = 0;        // rows skipped because their label is false
   std::uint64_t bytes = 0;           // size of the processed part of the files
   std::uint64_t total_bytes = 0;     // size of all files

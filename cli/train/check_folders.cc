@@ -39,19 +39,19 @@ Status CheckCanMake(const fs::path& folder) {
 
 // Checks the cache in which ranks store the tokens of texts.
 Status CheckCache(const config::TrainJob& job) {
-  bool cuts = false;
+  bool are_tokenized = false;
   for (const std::vector<std::string>& paths : data::ListSources(job)) {
     DS_ASSIGN_OR_RETURN(const auto data, tokenizer::ListDataFiles(paths));
-    cuts = cuts || data::IsCut(job, data.files);
+    are_tokenized = are_tokenized || data::IsTokenized(job, data.files);
   }
-  if (!cuts) return OkStatus();
+  if (!are_tokenized) return OkStatus();
   fs::path root = job.data_cache;
   if (root.empty()) {
     DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
   }
   // An existing cache may already have the tokens, and then need not be writable.
   std::error_code ignored;
-  return fs::is_directory(root, ignored) ? OkStatus() : data::AdviseOnPlace(CheckCanMake(root));
+  return fs::is_directory(root, ignored) ? OkStatus() : data::AddLocationAdvice(CheckCanMake(root));
 }
 
 Status CheckScratch(const std::vector<std::string>& folders) {
@@ -134,8 +134,8 @@ Status CheckFolders(const TrainInputs& inputs) {
       DS_RETURN_IF_ERROR(CheckHoldsNoModel(job.save_hf_dir));
   }
   DS_RETURN_IF_ERROR(CheckCache(job));
-  if (!job.portions_in.empty() && job.portions_in != "cpu") {
-    DS_RETURN_IF_ERROR(CheckScratch({job.portions_in}));
+  if (!job.sp_offload.empty() && job.sp_offload != "cpu") {
+    DS_RETURN_IF_ERROR(CheckScratch({job.sp_offload}));
   }
   DS_RETURN_IF_ERROR(CheckMetricFiles(inputs.data_efficiency));
   DS_RETURN_IF_ERROR(CheckOffload(zero.offload_optimizer));

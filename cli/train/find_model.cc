@@ -9,7 +9,7 @@
 #include "runtime/config/recompute_choice.h"
 #include "runtime/plan/memory/expert_rules.h"
 #include "runtime/plan/memory/partition_rules.h"
-#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/mesh/degrees.h"
 #include "runtime/plan/model/families.h"
 #include "runtime/plan/model/model_ranks.h"
@@ -19,7 +19,7 @@ namespace ds::cli {
 
 namespace fs = std::filesystem;
 
-std::string HowToFetch(std::string_view flag, const std::string& word) {
+std::string DescribeDownload(std::string_view flag, const std::string& word) {
   const std::size_t slash = word.find('/');
   if (slash == std::string::npos) return "";
   const std::string owner = word.substr(0, slash), name = word.substr(slash + 1);
@@ -43,7 +43,7 @@ StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share)
   const fs::path preset = share.preset(model);
   if (fs::exists(preset, ignored)) return preset;
   return NotFoundError("--model " + model + ": no such folder, config.json or preset" +
-                       DidYouMean(model, share.Presets()) + HowToFetch("--model", model));
+                       DidYouMean(model, share.Presets()) + DescribeDownload("--model", model));
 }
 
 StatusOr<fs::path> FindWeights(const std::string& model, const ShareFolder& share) {
@@ -73,7 +73,7 @@ StatusOr<std::string> ReadModelText(const std::string& model, const ShareFolder&
 // Parses the decoder settings of the text and ignores all others.
 StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
+  return models::ReadDecoderSpec(json, "", models::UnknownModelKeys::kIgnore);
 }
 
 // Parses the decoder settings in the same way as ranks.
@@ -163,7 +163,7 @@ Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& confi
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
   const auto spec = ParseDecoder(text, config);
   const Status status =
-      spec.ok() ? engine::CutStages(*spec, config, order).status() : spec.status();
+      spec.ok() ? engine::PartitionStages(*spec, config, order).status() : spec.status();
   return status.ok() ? status : status.WithContext("--model " + job.model);
 }
 
@@ -177,17 +177,17 @@ Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& 
   const auto spec = ParseDecoder(text);
   if (!spec.ok()) return OkStatus();
   const int blocks = static_cast<int>(spec->layers) + 2;  // with embedding and head
-  std::vector<int> cut{0, blocks};
+  std::vector<int> split{0, blocks};
   if (config.parallel.pipeline > 1) {
     DS_ASSIGN_OR_RETURN(const engine::StageOrder order, engine::ParseStageOrder(job, config));
-    DS_ASSIGN_OR_RETURN(cut, engine::CutStages(*spec, config, order));
+    DS_ASSIGN_OR_RETURN(split, engine::PartitionStages(*spec, config, order));
   }
-  for (std::size_t part = 0; part + 1 < cut.size(); ++part) {
+  for (std::size_t part = 0; part + 1 < split.size(); ++part) {
     std::int64_t recomputed = 0;
-    for (int i = cut[part]; i < cut[part + 1]; ++i) {
+    for (int i = split[part]; i < split[part + 1]; ++i) {
       if (config::IsRecomputed(choice, i, blocks)) ++recomputed;
     }
-    DS_RETURN_IF_ERROR(config::CheckBufferedParts(*parts, recomputed));
+    DS_RETURN_IF_ERROR(config::CheckBufferedPartitions(*parts, recomputed));
   }
   return OkStatus();
 }

@@ -20,7 +20,7 @@ namespace ds::cli {
 // Returns a hint for a word that looks like a name on the Hugging Face Hub (owner/name) and names
 // nothing here. It says that dsrun downloads nothing and gives the download command for `flag`.
 // Returns "" for other words.
-std::string HowToFetch(std::string_view flag, const std::string& word);
+std::string DescribeDownload(std::string_view flag, const std::string& word);
 
 // Returns the path of the folder or file. kNotFound suggests presets with similar names.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
@@ -55,7 +55,7 @@ Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& giv
 Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share);
 
 // Checks that each pipeline stage of the config gets a part of the job's model, in the job's order
-// (engine::CutStages).
+// (engine::PartitionStages).
 Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share);
 

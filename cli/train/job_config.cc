@@ -29,7 +29,7 @@ StatusOr<config::BaseConfig> ReadBuiltInConfig(const ShareFolder& share) {
     return InvalidArgumentError(text.name + ": " + reading.problems.front().message);
   }
   return config::BaseConfig{
-      .name = "the built-in config", .keys = WholeValue(reading.root), .is_built_in = true};
+      .name = "the built-in config", .keys = FullValue(reading.root), .is_built_in = true};
 }
 
 // Returns `changed`, a config, with this schedule. No flag sets the length of a decay, so the
@@ -68,7 +68,7 @@ StatusOr<config::ConfigText> ReadJobConfig(const TrainFlags& flags, const ShareF
 config::ConfigText RunsConfig(const config::TrainJob& job, const TrainFlags& flags) {
   auto json = Json::parse(job.ds_config, nullptr, /*allow_exceptions=*/false);
   json = config::PutAutosBack(std::move(json), job.derived_keys);
-  return {.text = config::DropWhatFlagsFill(std::move(json), flags.training).dump(),
+  return {.text = config::DropFlagKeys(std::move(json), flags.training).dump(),
           .name = "the run's config"};
 }
 

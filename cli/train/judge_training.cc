@@ -11,7 +11,7 @@
 #include "runtime/plan/estimate/predict_memory.h"
 #include "runtime/plan/memory/engine_rules.h"
 #include "runtime/plan/memory/expert_rules.h"
-#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/memory/trained_rules.h"
 #include "runtime/plan/model/model_ranks.h"
 #include "runtime/plan/schedule/lr_schedule.h"
@@ -50,13 +50,13 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
 // Tries the data, and compares the schedule with the number of steps if it is known.
 Status TryJobData(const TrainInputs& inputs, const models::DecoderSpec& model) {
   const config::TrainJob& job = inputs.job;
-  DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> places, data::TryData(job, model.vocabulary));
-  if (inputs.data_efficiency.dynamic_batching) places.reset();  // its sample count differs
-  if (job.steps == 0 && !places) return OkStatus();
+  DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> positions, data::TryData(job, model.vocabulary));
+  if (inputs.data_efficiency.dynamic_batching) positions.reset();  // its sample count differs
+  if (job.steps == 0 && !positions) return OkStatus();
   DS_ASSIGN_OR_RETURN(
       const std::int64_t steps,
-      data::CountSteps(job, places.value_or(0), inputs.config.batch.train_batch_size));
-  return optim::CheckLasts(inputs.config, steps);
+      data::CountSteps(job, positions.value_or(0), inputs.config.batch.train_batch_size));
+  return optim::CheckScheduleCovers(inputs.config, steps);
 }
 
 Status CheckEngine(const TrainInputs& inputs) {
@@ -90,7 +90,8 @@ Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const Shar
   };
   DS_RETURN_IF_ERROR(judge(TryJobData(inputs, model)));
   DS_RETURN_IF_ERROR(judge(engine::CheckWeights(inputs.job, folder, model)));
-  DS_RETURN_IF_ERROR(judge(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model)));
+  DS_RETURN_IF_ERROR(
+      judge(engine::CheckTrainableParameters(inputs.job, inputs.config.parallel, model)));
   DS_RETURN_IF_ERROR(CheckEngine(inputs));
   return ranks.on_this_host ? CheckFolders(inputs) : OkStatus();
 }

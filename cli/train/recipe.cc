@@ -191,7 +191,7 @@ StatusOr<Recipe> ReadRecipe(const std::string& name, const fs::path& path) {
     return InvalidArgumentError(std::to_string(problem.position.line) + ":" +
                                 std::to_string(problem.position.column) + ": " + problem.message);
   }
-  const Json file = WholeValue(reading.root);
+  const Json file = FullValue(reading.root);
   if (!file.is_object()) return InvalidArgumentError("a recipe is an object: { ... }");
   DS_RETURN_IF_ERROR(CheckParts(file));
   return Recipe{.name = name,
@@ -207,8 +207,8 @@ StatusOr<Recipe> FindRecipe(const std::string& name, const ShareFolder& share) {
   std::error_code error;
   const bool is_file = name.ends_with(".json");
   const fs::path path = is_file ? fs::path(name) : share.recipe(name);
-  const bool leads_away = !is_file && name.find('/') != std::string::npos;
-  if (leads_away || !fs::exists(path, error)) return NoSuchRecipe(name, share);
+  const bool leaves_folder = !is_file && name.find('/') != std::string::npos;
+  if (leaves_folder || !fs::exists(path, error)) return NoSuchRecipe(name, share);
   StatusOr<Recipe> recipe = ReadRecipe(is_file ? path.stem().string() : name, path);
   if (!recipe.ok()) return recipe.status().WithContext("--recipe " + name);
   return recipe;
@@ -233,7 +233,7 @@ std::vector<std::string> WordsBelow(const Recipe& recipe, const std::vector<std:
   return words;
 }
 
-Status CheckStandsFor(const Recipe& recipe, const TrainInputs& inputs) {
+Status CheckRecipeApplies(const Recipe& recipe, const TrainInputs& inputs) {
   for (const std::string& name : recipe.stands_for) {
     const Feature* const feature = FindFeature(name);
     if (feature == nullptr || feature->holds(inputs)) continue;

@@ -10,7 +10,7 @@
 // `ds_config`. The user's settings override the recipe. A flag overrides the recipe's flag and the
 // one ds_config key that it fills. A section of the user's ds_config overrides the recipe's section
 // (runtime/config/file/base_config.h). A job that loses the feature named by its recipe is rejected
-// (CheckStandsFor). Pure except reading the files.
+// (CheckRecipeApplies). Pure except reading the files.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,7 +25,7 @@ namespace ds::cli {
 struct Recipe {
   std::string name;
   std::string about;
-  std::vector<std::string> stands_for;  // features (CheckStandsFor)
+  std::vector<std::string> stands_for;  // features (CheckRecipeApplies)
   nlohmann::ordered_json flags;
   nlohmann::ordered_json ds_config;
 };
@@ -44,6 +44,6 @@ std::vector<std::string> WordsBelow(const Recipe& recipe, const std::vector<std:
 // Checks that the job still has all features in the recipe's `stands_for`. Fails if the user's
 // flags or config removed one, because the job then contradicts its recipe. Looks for the model's
 // files.
-Status CheckStandsFor(const Recipe& recipe, const TrainInputs& inputs);
+Status CheckRecipeApplies(const Recipe& recipe, const TrainInputs& inputs);
 
 }  // namespace ds::cli

@@ -203,7 +203,7 @@ Json DefaultOf(const LegacyFlag& flag, const ScheduleBelow& below) {
 
 }  // namespace
 
-bool LeavesAWarmup(const ScheduleFlags& flags) {
+bool TakesWarmup(const ScheduleFlags& flags) {
   if (const auto* const type = config::FindTransformersSchedule(flags.lr_scheduler_type)) {
     return type->Takes(config::keys::kSchedulerParamsWarmupNumSteps);
   }

@@ -38,7 +38,7 @@ void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 
 // Returns false if the flags select a schedule without a warm-up, so the run loses its previous
 // warm-up.
-bool LeavesAWarmup(const ScheduleFlags& flags);
+bool TakesWarmup(const ScheduleFlags& flags);
 
 // The settings under the schedule flags: the `scheduler` section that they replace (null if none),
 // and the other training flags.

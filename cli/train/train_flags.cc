@@ -335,7 +335,7 @@ void AddIgnoreUnknownKeys(CLI::App& app, bool* ignore) {
 namespace {
 
 // Returns "cpu" or the absolute path of a folder. "" stands for the device, as without the flag.
-std::string FindPortionPlace(const std::string& given) {
+std::string FindChunkStorage(const std::string& given) {
   if (given.empty()) return given;
   return given == "cpu" ? given : std::filesystem::absolute(given).lexically_normal().string();
 }
@@ -388,8 +388,8 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.recompute, &job->recompute);
   Set(flags.tile_mlp, &job->mlp_tiles);
   Set(flags.sp_kind, &job->sequence_kind);
-  Set(flags.sp_chunk, &job->portion);
-  if (flags.sp_offload.has_value()) job->portions_in = FindPortionPlace(*flags.sp_offload);
+  Set(flags.sp_chunk, &job->sp_chunk);
+  if (flags.sp_offload.has_value()) job->sp_offload = FindChunkStorage(*flags.sp_offload);
   if (flags.pp_schedule.has_value()) job->pipeline_virtual_stages = 0;  // of the old schedule
   Set(flags.pp_schedule, &job->pipeline_schedule);
   Set(flags.pp_virtual_stages, &job->pipeline_virtual_stages);

@@ -36,8 +36,9 @@ Status NoSuchModel(const std::string& model, const ShareFolder& share) {
   const std::vector<std::string> presets = share.Presets();
   std::string list;
   for (const std::string& name : presets) list += (list.empty() ? "" : ", ") + name;
-  return NotFoundError("--model " + model + ": no such folder, config.json or preset (presets: " +
-                       list + ")" + DidYouMean(model, presets) + HowToFetch("--model", model));
+  return NotFoundError("--model " + model +
+                       ": no such folder, config.json or preset (presets: " + list + ")" +
+                       DidYouMean(model, presets) + DescribeDownload("--model", model));
 }
 
 // Returns the model for the ranks: a preset's name or an absolute path.
@@ -68,7 +69,7 @@ StatusOr<std::string> CheckTokenizer(const std::string& given, const std::string
   return NotFoundError("--tokenizer " + given +
                        ": no folder with a tokenizer.json, a tokenizer.model, or a vocab.json with "
                        "merges.txt" +
-                       HowToFetch("--tokenizer", given));
+                       DescribeDownload("--tokenizer", given));
 }
 
 // Fills in the weights of the job's data paths. If the data was replaced, old weights are dropped.
@@ -91,7 +92,7 @@ Status CheckDsConfig(const config::ConfigText& config, const TrainFlags& flags,
       CheckDegreeFlags({.stage_flag = stage_flag,
                         .sequence_flag = flags.sp_kind.has_value() ? "--sp_kind" : nullptr},
                        result.config.parallel));
-  DS_RETURN_IF_ERROR(CheckPortionFlags(inputs->job));
+  DS_RETURN_IF_ERROR(CheckChunkFlags(inputs->job));
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(inputs->job.sequence_kind));
   DS_RETURN_IF_ERROR(CheckLengthFits(inputs->job.model, inputs->job.seq_len, share));
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share, kind));
@@ -100,7 +101,7 @@ Status CheckDsConfig(const config::ConfigText& config, const TrainFlags& flags,
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(CheckCheckpointsFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence,
-                                              kind, inputs->job.portion));
+                                              kind, inputs->job.sp_chunk));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }
@@ -180,7 +181,7 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
   if (job.steps > 0) facts.total_steps = job.steps;
   facts.steps_come_later = job.steps == 0;  // ranks count the samples of the epochs
   const bool has_other_config = !flags.deepspeed_config.empty();
-  const bool leaves_share = !has_other_config && LeavesAWarmup(flags.schedule);
+  const bool leaves_share = !has_other_config && TakesWarmup(flags.schedule);
   if (!facts.flags.warmup_steps && job.warmup_share > 0.0 && leaves_share) {
     facts.flags.warmup_steps = job.warmup_share;
   }
@@ -209,21 +210,21 @@ Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& 
   return OkStatus();
 }
 
-Status CheckPortionFlags(const config::TrainJob& job) {
-  if (job.portion > job.seq_len) {
+Status CheckChunkFlags(const config::TrainJob& job) {
+  if (job.sp_chunk > job.seq_len) {
     return InvalidArgumentError(
         fmt::format("--sp_chunk {} is not smaller than the {} tokens of a sample (--seq_len), so "
                     "it has no effect; use a smaller chunk, or leave it out",
-                    job.portion, job.seq_len));
+                    job.sp_chunk, job.seq_len));
   }
-  if (job.portions_in.empty()) return OkStatus();
-  if (job.portion == 0) {
+  if (job.sp_offload.empty()) return OkStatus();
+  if (job.sp_chunk == 0) {
     return InvalidArgumentError("--sp_offload requires --sp_chunk");
   }
-  if (job.portion < job.seq_len) return OkStatus();
+  if (job.sp_chunk < job.seq_len) return OkStatus();
   return InvalidArgumentError(fmt::format(
       "--sp_offload has nothing to offload: --sp_chunk {} is the full sample (--seq_len)",
-      job.portion));
+      job.sp_chunk));
 }
 
 Status CheckAdapterFlags(const config::TrainJob& job) {
@@ -281,7 +282,7 @@ namespace {
 
 // Rejects changes of data order. A checkpoint stores the read position for one order of one kind of
 // samples.
-Status CheckOrderIsKept(const config::TrainJob& before, const config::TrainJob& now) {
+Status CheckOrderIsUnchanged(const config::TrainJob& before, const config::TrainJob& now) {
   const std::pair<const char*, bool> kept[] = {
       {"seed", before.seed == now.seed},
       {"no_shuffle", before.shuffle == now.shuffle},
@@ -314,7 +315,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data, kTraining, &inputs.notices));
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
-  DS_RETURN_IF_ERROR(CheckOrderIsKept(job, inputs.job));
+  DS_RETURN_IF_ERROR(CheckOrderIsUnchanged(job, inputs.job));
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;

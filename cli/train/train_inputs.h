@@ -38,7 +38,7 @@ struct DegreeFlags {
 };
 Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& degrees);
 Status CheckAdapterFlags(const config::TrainJob& job);
-Status CheckPortionFlags(const config::TrainJob& job);
+Status CheckChunkFlags(const config::TrainJob& job);
 
 // Collects the inputs that `flags` select. Missing ones default to the shipped demo.
 StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,

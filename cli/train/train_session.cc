@@ -115,7 +115,7 @@ std::vector<std::size_t> HostsOfRanks(const WorldPlan& world) {
 }
 
 // Returns the largest group size of adjacent ranks, at most `wanted`, that no host boundary splits.
-int LargestWhole(const WorldPlan& world, int wanted) {
+int LargestDegree(const WorldPlan& world, int wanted) {
   for (int count = wanted; count > 1; --count) {
     bool divides = wanted % count == 0;
     for (const JobHost& host : world.hosts) divides = divides && host.rank_count() % count == 0;
@@ -135,12 +135,12 @@ std::optional<std::string> DescribeSplit(const WorldPlan& world, const topology:
     if (first == last) continue;
     const std::string name(topology::NameOf(axis));
     const int degree = mesh.degrees().along(axis);
-    const int whole = LargestWhole(world, degree * inside) / inside;
+    const int largest = LargestDegree(world, degree * inside) / inside;
     return name + " ranks " + std::to_string(group.front()) + " to " +
            std::to_string(group.back()) + " are on " + world.hosts[first].host + " and " +
            world.hosts[last].host +
            " and communicate in every layer over the network between the two: " + name + " " +
-           std::to_string(std::max(whole, 1)) + " in place of " + std::to_string(degree) +
+           std::to_string(std::max(largest, 1)) + " in place of " + std::to_string(degree) +
            " keeps them on one host" +
            (axis == topology::Axis::kTensor ? "; stages (--pp) may be on several" : "");
   }

@@ -125,7 +125,7 @@ class ConfigTranslator {
     TranslateFsdp();
     TranslateDegrees();
     TranslatePrecision();
-    RemarkOnRest(config_);
+    RemarkOnOthers(config_);
     return std::move(out_);
   }
 
@@ -133,35 +133,35 @@ class ConfigTranslator {
   // Returns null if the key is missing or empty.
   Json Get(const char* name) const { return config_.value(name, Json()); }
   Json Get(const char* section, const char* name) const {
-    const Json whole = Get(section);
-    return whole.is_object() ? whole.value(name, Json()) : Json();
+    const Json group = Get(section);
+    return group.is_object() ? group.value(name, Json()) : Json();
   }
 
   void Launch(const std::string& name, const Json& value, std::vector<std::string> words) {
     std::string text;
     for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-    out_.Add(Mapping::kWhole, name, value, text);
+    out_.Add(Mapping::kExact, name, value, text);
     out_.launch.insert(out_.launch.end(), words.begin(), words.end());
   }
 
   void TranslateHosts() {
     const Json hostfile = Get("deepspeed_config", "deepspeed_hostfile");
     const Json mpi_hosts = Get("mpirun_config", "mpirun_hostfile");
-    const bool has_hosts = !SaysNothing(hostfile) || !SaysNothing(mpi_hosts);
+    const bool has_hosts = !IsUnset(hostfile) || !IsUnset(mpi_hosts);
     if (has_hosts) {
-      const Json& file = SaysNothing(hostfile) ? mpi_hosts : hostfile;
+      const Json& file = IsUnset(hostfile) ? mpi_hosts : hostfile;
       Launch("deepspeed_hostfile", file, {"--hostfile", WordOf(file)});
     }
     TranslateRanks(has_hosts);
     for (const auto& [name, flag] : {std::pair("deepspeed_inclusion_filter", "--include"),
                                      std::pair("deepspeed_exclusion_filter", "--exclude")}) {
       const Json filter = Get("deepspeed_config", name);
-      if (!SaysNothing(filter)) Launch(name, filter, {flag, WordOf(filter)});
+      if (!IsUnset(filter)) Launch(name, filter, {flag, WordOf(filter)});
     }
-    if (const Json ip = Get("main_process_ip"); !SaysNothing(ip)) {
+    if (const Json ip = Get("main_process_ip"); !IsUnset(ip)) {
       Launch("main_process_ip", ip, {"--master_addr", WordOf(ip)});
     }
-    if (const Json port = Get("main_process_port"); !SaysNothing(port) && port != 0) {
+    if (const Json port = Get("main_process_port"); !IsUnset(port) && port != 0) {
       Launch("main_process_port", port, {"--master_port", WordOf(port)});
     }
     if (Get("use_cpu") == true) Launch("use_cpu", true, {"--device", "cpu"});
@@ -184,7 +184,7 @@ class ConfigTranslator {
   static Json ReadNumber(const Json& value) {
     if (!value.is_string()) return value;
     const auto& text = value.get_ref<const std::string&>();
-    if (const auto whole = ParseNumber<std::int64_t>(text)) return *whole;
+    if (const auto group = ParseNumber<std::int64_t>(text)) return *group;
     const auto number = ParseNumber<double>(text);
     return number ? Json(*number) : value;
   }
@@ -199,7 +199,7 @@ class ConfigTranslator {
     if (hosts > 1) {
       if (!has_hosts) out_.launch.insert(out_.launch.end(), {"--hostfile", "HOSTFILE"});
       Launch("num_machines", hosts, {"--num_nodes", std::to_string(hosts)});
-    } else if (!SaysNothing(ids) && ids != "all") {
+    } else if (!IsUnset(ids) && ids != "all") {
       return Launch("gpu_ids", ids, {"--include", "localhost:" + FirstIds(WordOf(ids), ranks)});
     }
     if (ranks.is_null()) return;
@@ -220,7 +220,7 @@ class ConfigTranslator {
       return out_.Add(Mapping::kMissing, "distributed_type", kind,
                       "dsrun has ZeRO on CPU and CUDA ranks");
     }
-    out_.Add(Mapping::kWhole, "distributed_type", kind, "ranks of dsrun");
+    out_.Add(Mapping::kExact, "distributed_type", kind, "ranks of dsrun");
     const bool says_cpu =
         std::find(out_.launch.begin(), out_.launch.end(), "cpu") != out_.launch.end();
     if (kind == "MULTI_CPU" && !says_cpu) {
@@ -231,7 +231,7 @@ class ConfigTranslator {
   bool IsKind(const char* kind) const { return Get("distributed_type") == kind; }
 
   // Accelerate rejects these keys if a ds_config file sets the same values.
-  void MissKeysBesideFile() {
+  void RejectKeysGivenWithFile() {
     const Json section = Get("deepspeed_config");
     for (const auto& [name, value] : section.items()) {
       const bool counts = name.starts_with("deepspeed_") || Holds(kLeftOut, name);  // all the same
@@ -243,8 +243,8 @@ class ConfigTranslator {
     if (!IsKind("DEEPSPEED")) return;
     if (const std::string path = AccelerateDeepspeedPath(config_); !path.empty()) {
       out_.ds_config = deepspeed_.is_object() ? deepspeed_ : Json::object();
-      MissKeysBesideFile();
-      return out_.Add(Mapping::kWhole, "deepspeed_config_file", path, "the ds_config");
+      RejectKeysGivenWithFile();
+      return out_.Add(Mapping::kExact, "deepspeed_config_file", path, "the ds_config");
     }
     constexpr const char* kSection = "deepspeed_config";
     const Json stage = ReadNumber(Get(kSection, "zero_stage"));
@@ -255,7 +255,7 @@ class ConfigTranslator {
       out_.SetKey("gradient_accumulation_steps", accumulation, "/gradient_accumulation_steps",
                   accumulation);
     }
-    if (const Json dtype = Get(kSection, kSequenceDtype); !SaysNothing(dtype)) {
+    if (const Json dtype = Get(kSection, kSequenceDtype); !IsUnset(dtype)) {
       out_.SetKey(kSequenceDtype, dtype, std::string("/") + kSequenceDtype, dtype);
     }
     out_.ds_config["train_micro_batch_size_per_gpu"] = "auto";  // as the script says
@@ -268,7 +268,7 @@ class ConfigTranslator {
 
   void TranslateOffload(const std::string& part) {
     const Json device = Get("deepspeed_config", (part + "_device").c_str());
-    if (SaysNothing(device) || device == "none") return;
+    if (IsUnset(device) || device == "none") return;
     out_.SetKey(part + "_device", device, "/zero_optimization/" + part + "/device", device);
     if (device != "nvme") return;
     const Json path = Get("deepspeed_config", (part + "_nvme_path").c_str());
@@ -289,7 +289,7 @@ class ConfigTranslator {
 
   void TranslateFsdp() {
     if (!IsKind("FSDP")) return;
-    const char* const name = SaysNothing(Get("fsdp_config", "fsdp_sharding_strategy"))
+    const char* const name = IsUnset(Get("fsdp_config", "fsdp_sharding_strategy"))
                                  ? "fsdp_reshard_after_forward"
                                  : "fsdp_sharding_strategy";
     const Json value = Get("fsdp_config", name);
@@ -325,7 +325,7 @@ class ConfigTranslator {
       return out_.Add(Mapping::kMissing, kRingSize, ring, "dsrun splits samples once, by --sp");
     }
     const Json backend = Get("parallelism_config", kRingBackend);
-    if (!SaysNothing(backend) && backend != "torch" && backend != "deepspeed") {
+    if (!IsUnset(backend) && backend != "torch" && backend != "deepspeed") {
       return out_.Add(Mapping::kMissing, kRingBackend, backend,
                       "Accelerate has torch and deepspeed");
     }
@@ -335,7 +335,7 @@ class ConfigTranslator {
 
   void TranslatePrecision() {
     const Json precision = Get("mixed_precision");
-    if (SaysNothing(precision) || precision == "no") return;
+    if (IsUnset(precision) || precision == "no") return;
     if (precision != "bf16" && precision != "fp16") {
       return out_.Add(Mapping::kMissing, "mixed_precision", precision, "dsrun has bf16 and fp16");
     }
@@ -350,18 +350,18 @@ class ConfigTranslator {
                 name == "bf16" ? "bfloat16" : "float16");
   }
 
-  void RemarkOnRest(const Json& section) {
+  void RemarkOnOthers(const Json& section) {
     for (const auto& [name, value] : section.items()) {
       if (value.is_object() && (name == "deepspeed_config" || name == "fsdp_config" ||
                                 name == "parallelism_config" || name == "mpirun_config")) {
-        RemarkOnRest(value);
-      } else if (&section == &config_ && !SaysNothing(value) && Holds(kRead, name) &&
+        RemarkOnOthers(value);
+      } else if (&section == &config_ && !IsUnset(value) && Holds(kRead, name) &&
                  !SectionOf(name).empty()) {
         out_.Add(Mapping::kMissing, name, value,
                  "Accelerate reads it in the section " + std::string(SectionOf(name)) + " alone");
       } else if (Holds(kLeftOut, name)) {
-        if (!SaysNothing(value)) out_.Add(Mapping::kLeftOut, name, "", "");
-      } else if (!Holds(kRead, name) && !SaysNothing(value)) {
+        if (!IsUnset(value)) out_.Add(Mapping::kLeftOut, name, "", "");
+      } else if (!Holds(kRead, name) && !IsUnset(value)) {
         RefuseOther(name, value);
       }
     }

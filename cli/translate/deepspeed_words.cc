@@ -77,7 +77,7 @@ std::string Objection(const std::vector<std::string>& words) {
   LaunchFlags flags;
   FlagParser parser("", "");
   AddLaunchFlags(&parser, &flags);
-  const auto parsed = parser.Parse(words, FlagParser::Rest::kRefused);
+  const auto parsed = parser.Parse(words, FlagParser::RemainingWords::kRefused);
   return parsed.ok() ? "" : parsed.status().message();
 }
 
@@ -91,7 +91,7 @@ void TranslateFlag(const DeepspeedFlag& flag, const std::vector<std::string>& wo
   const std::string objection = Objection(words);
   if (objection.empty()) {
     translation->launch.insert(translation->launch.end(), words.begin(), words.end());
-    return translation->Add(Mapping::kWhole, name, value, words[0]);
+    return translation->Add(Mapping::kExact, name, value, words[0]);
   }
   const bool is_aside = std::find(std::begin(kAsideFromTraining), std::end(kAsideFromTraining),
                                   flag.name) != std::end(kAsideFromTraining);
@@ -121,7 +121,7 @@ StatusOr<Translation> TranslateDeepspeedWords(const std::vector<std::string>& wo
   // deepspeed appends --local_rank to the script's arguments by default.
   if (adds_local_rank) {
     translation.launch.push_back("--pass_local_rank");
-    translation.Add(Mapping::kWhole, "deepspeed", "",
+    translation.Add(Mapping::kExact, "deepspeed", "",
                     "--pass_local_rank, as deepspeed adds --local_rank");
   }
   translation.program.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());

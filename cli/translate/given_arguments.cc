@@ -32,7 +32,7 @@ Json ReadObject(std::string_view name, const Json& value) {
 
 }  // namespace
 
-bool SaysNothing(const Json& value) {
+bool IsUnset(const Json& value) {
   return value.is_null() || value == false || value == "" ||
          (value.is_structured() && value.empty());
 }
@@ -49,7 +49,7 @@ GivenArguments::GivenArguments(const Json& given, Translation* translation)
 
 bool GivenArguments::Has(std::string_view name) const {
   const auto found = given_.find(name);
-  return found != given_.end() && !SaysNothing(*found);
+  return found != given_.end() && !IsUnset(*found);
 }
 
 Json GivenArguments::Get(std::string_view name) const {
@@ -67,7 +67,7 @@ std::optional<double> GivenArguments::Number(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<std::int64_t> GivenArguments::Whole(std::string_view name) {
+std::optional<std::int64_t> GivenArguments::Integer(std::string_view name) {
   const std::optional<double> number = Number(name);
   if (!number) return std::nullopt;
   constexpr double kMost = 1e15;

@@ -30,7 +30,7 @@ class GivenArguments {
 
   // Return no value, and record a remark, if the argument has another type.
   std::optional<double> Number(std::string_view name);
-  std::optional<std::int64_t> Whole(std::string_view name);
+  std::optional<std::int64_t> Integer(std::string_view name);
   std::string Text(std::string_view name);  // "" for null
   bool Flag(std::string_view name);
 
@@ -43,6 +43,6 @@ class GivenArguments {
 };
 
 // True for null, false, "", [] and {}.
-bool SaysNothing(const nlohmann::ordered_json& value);
+bool IsUnset(const nlohmann::ordered_json& value);
 
 }  // namespace ds::cli

@@ -17,7 +17,7 @@ class SavingTranslator {
   void Translate() {
     const std::string strategy = FindSaveStrategy();
     if (strategy == "no") {
-      out_.Add(Mapping::kWhole, "save_strategy", strategy, "no --save_every");
+      out_.Add(Mapping::kExact, "save_strategy", strategy, "no --save_every");
     } else if (!strategy.empty() && strategy != "best") {
       SetEvery("save_strategy", strategy, "save_steps", "save_every");
     }
@@ -55,7 +55,7 @@ class SavingTranslator {
   // unknown.
   std::int64_t CountSteps(const char* steps_name) {
     const double every = arguments_.Number(steps_name).value_or(0.0);
-    if (every >= 1.0) return arguments_.Whole(steps_name).value_or(0);
+    if (every >= 1.0) return arguments_.Integer(steps_name).value_or(0);
     if (every <= 0.0 || !steps_) return 0;
     return static_cast<std::int64_t>(std::ceil(every * static_cast<double>(*steps_)));
   }
@@ -121,14 +121,14 @@ class SavingTranslator {
     out_.flags["load_best_model_at_end"] = true;
     const Json saves = out_.flags.value("save_every", Json());  // null: it has no number of steps
     const bool saves_each = saves_best || out_.flags["eval_every"] == saves;
-    out_.Add(saves_each ? Mapping::kWhole : Mapping::kNearly, name, true,
+    out_.Add(saves_each ? Mapping::kExact : Mapping::kNearly, name, true,
              std::string("--load_best_model_at_end") +
                  (saves_each ? "" : ", the best of all evaluations; Trainer saves fewer of them"));
   }
 
   void TranslateLimit() {
     if (!arguments_.Has("save_total_limit")) return;
-    const auto limit = arguments_.Whole("save_total_limit");
+    const auto limit = arguments_.Integer("save_total_limit");
     if (!limit) return;
     const bool saves = out_.flags.contains("save_every") || out_.flags.contains("save_best") ||
                        out_.flags.contains("load_best_model_at_end");

@@ -86,23 +86,23 @@ void Put(const config::ScheduleType& type, const Json& kwargs, const Warmup& war
          GivenArguments* arguments, Translation* translation) {
   Json section = config::MakeTransformersSection(type, kwargs);
   const std::string name(type.name);
-  translation->Add(Mapping::kWhole, kType, name, "scheduler.type \"" + name + "\"");
+  translation->Add(Mapping::kExact, kType, name, "scheduler.type \"" + name + "\"");
   if (!kwargs.empty()) {
-    translation->Add(Mapping::kWhole, kKwargs, kwargs, "scheduler.params of the same names");
+    translation->Add(Mapping::kExact, kKwargs, kwargs, "scheduler.params of the same names");
   }
   if (warmup.is_share()) {
     SetWarmupFlag(warmup, arguments, translation);
   } else {
     section["params"]["warmup_num_steps"] = warmup.as_flag();
     if (warmup.value > 0.0) {
-      translation->Add(Mapping::kWhole, warmup.name, arguments->Get(warmup.name),
+      translation->Add(Mapping::kExact, warmup.name, arguments->Get(warmup.name),
                        "scheduler.params.warmup_num_steps " + warmup.as_flag().dump());
     }
   }
   translation->ds_config["scheduler"] = std::move(section);
 }
 
-std::string WhyNot(const std::string& type) {
+std::string ExplainMissing(const std::string& type) {
   if (type == "reduce_lr_on_plateau" || type == "greedy") {
     return "it follows a metric, and dsrun's rates follow from the number of the step alone";
   }
@@ -118,14 +118,14 @@ std::string WhyNot(const std::string& type) {
 void TranslateSchedule(GivenArguments* arguments, Translation* translation) {
   const std::string name = arguments->Text(kType);
   const config::ScheduleType* const type = config::FindTransformersSchedule(name);
-  if (type == nullptr) return arguments->Miss(kType, WhyNot(name));
-  translation->told.insert(translation->told.end(), {kType, kKwargs});
+  if (type == nullptr) return arguments->Miss(kType, ExplainMissing(name));
+  translation->expressed.insert(translation->expressed.end(), {kType, kKwargs});
   const Json kwargs = KwargsOf(*arguments);
   if (const std::string problem = ProblemOf(kwargs, *type); !problem.empty()) {
     return arguments->Miss(kKwargs, problem);
   }
   if (type->params.empty()) {
-    return translation->Add(Mapping::kWhole, kType, name, "no scheduler");
+    return translation->Add(Mapping::kExact, kType, name, "no scheduler");
   }
   if (const auto warmup = WarmupOf(arguments)) {
     Put(*type, kwargs, *warmup, arguments, translation);

@@ -33,7 +33,7 @@ class ArgumentTranslator {
     CarryText("output_dir", "save_hf");
     TranslateSaving(steps_, &arguments_, &out_);
     RefuseOtherTrainers();
-    for (const auto& [name, value] : given_.items()) RemarkOnRest(name, value);
+    for (const auto& [name, value] : given_.items()) RemarkOnOthers(name, value);
     return std::move(out_);
   }
 
@@ -69,7 +69,7 @@ class ArgumentTranslator {
       out_.ds_config = config.is_object() ? config : context_.deepspeed;
       if (!out_.ds_config.is_object()) out_.ds_config = Json::object();
       out_.has_deepspeed = true;
-      out_.Add(Mapping::kWhole, "deepspeed", config.is_string() ? config : Json("{...}"),
+      out_.Add(Mapping::kExact, "deepspeed", config.is_string() ? config : Json("{...}"),
                "the ds_config");
     }
     if (arguments_.Has("fsdp")) {
@@ -87,12 +87,12 @@ class ArgumentTranslator {
   void TranslateDegree(const std::string& name, const Json& value) {
     const std::string full = "parallelism_config." + name;
     if (!value.is_number_integer() || value == 1 || name.starts_with("dp_")) return;
-    const bool cuts_again = name != "tp_size" && out_.flags.contains("sp");
-    if (!cuts_again && (name == "tp_size" || name == "sp_size")) {
+    const bool splits_samples = name != "tp_size" && out_.flags.contains("sp");
+    if (!splits_samples && (name == "tp_size" || name == "sp_size")) {
       const std::string flag = name.substr(0, 2);
       return out_.SetFlag(full, value, flag, value);
     }
-    if (!cuts_again && name == "cp_size") {
+    if (!splits_samples && name == "cp_size") {
       out_.flags["sp_kind"] = "ring";
       return out_.SetFlag(full, value, "sp", value);
     }
@@ -133,7 +133,7 @@ class ArgumentTranslator {
   }
 
   void TranslateLength() {
-    const std::optional<std::int64_t> most = arguments_.Whole("max_steps");
+    const std::optional<std::int64_t> most = arguments_.Integer("max_steps");
     const Json epochs = arguments_.Get("num_train_epochs");
     steps_ = context_.steps;
     if (most.value_or(0) > 0) {
@@ -141,8 +141,8 @@ class ArgumentTranslator {
       return SetLength("max_steps", *most, "steps", *steps_);
     }
     if (steps_) return SetLength("num_train_epochs", epochs, "steps", *steps_);
-    if (const auto whole = arguments_.Whole("num_train_epochs")) {
-      SetLength("num_train_epochs", epochs, "epochs", *whole);
+    if (const auto integer = arguments_.Integer("num_train_epochs")) {
+      SetLength("num_train_epochs", epochs, "epochs", *integer);
     }
   }
 
@@ -172,7 +172,7 @@ class ArgumentTranslator {
                "give each rank's share as per_device_train_batch_size");
     }
     if (const Json kwargs = accelerator.value("gradient_accumulation_kwargs", Json());
-        !SaysNothing(kwargs)) {
+        !IsUnset(kwargs)) {
       out_.Add(Mapping::kMissing, "accelerator_config.gradient_accumulation_kwargs", kwargs,
                "dsrun accumulates to the end of every step");
     }
@@ -223,7 +223,7 @@ class ArgumentTranslator {
     if (IsPrecision("bf16") && IsPrecision("fp16")) {
       return arguments_.Miss("fp16", "Trainer takes bf16 or fp16, not both");
     }
-    if (!has_masters) out_.told.insert(out_.told.end(), {"bf16", "fp16"});
+    if (!has_masters) out_.expressed.insert(out_.expressed.end(), {"bf16", "fp16"});
     for (const auto& [name, dtype] :
          {std::pair("bf16", "bfloat16"), std::pair("fp16", "float16")}) {
       if (!IsPrecision(name)) continue;
@@ -240,18 +240,18 @@ class ArgumentTranslator {
     for (const char* name : {"gradient_checkpointing", "activation_checkpointing"}) {
       if (!arguments_.Flag(name)) continue;
       out_.flags["recompute"] = "full";
-      out_.Add(Mapping::kWhole, name, true, "--recompute full");
+      out_.Add(Mapping::kExact, name, true, "--recompute full");
     }
     for (const char* name : {"use_cpu", "no_cuda"}) {
       if (!arguments_.Flag(name)) continue;
       out_.launch = {"--device", "cpu"};
-      out_.Add(Mapping::kWhole, name, true, "--device cpu");
+      out_.Add(Mapping::kExact, name, true, "--device cpu");
     }
   }
 
   void TranslateOrder() {
     if (arguments_.Has("neftune_noise_alpha")) Carry("neftune_noise_alpha");
-    if (const auto seed = arguments_.Whole("seed")) out_.SetFlag("seed", *seed, "seed", *seed);
+    if (const auto seed = arguments_.Integer("seed")) out_.SetFlag("seed", *seed, "seed", *seed);
     if (!arguments_.Get("data_seed").is_null() &&
         arguments_.Get("data_seed") != arguments_.Get("seed")) {
       arguments_.Miss("data_seed", "dsrun has one seed, for weights and order");
@@ -279,7 +279,7 @@ class ArgumentTranslator {
   }
 
   // Adds remarks for arguments that no group has handled.
-  void RemarkOnRest(const std::string& name, const Json& value) {
+  void RemarkOnOthers(const std::string& name, const Json& value) {
     const ArgumentRow* const row = FindArgument(name);
     if (IsOfOtherTrainer(name)) return;
     if (row == nullptr) {
@@ -287,7 +287,7 @@ class ArgumentTranslator {
                       "dsrun has no such argument" + DidYouMean(name, ArgumentNames()));
     }
     const Json by_default = DefaultOf(*row, arguments_.of_sft());
-    const bool is_default = value == by_default || (SaysNothing(value) && SaysNothing(by_default));
+    const bool is_default = value == by_default || (IsUnset(value) && IsUnset(by_default));
     if (is_default || row->effect == ArgumentEffect::kMapped) return;
     switch (row->effect) {
       case ArgumentEffect::kNone:

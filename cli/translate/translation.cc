@@ -28,7 +28,7 @@ void Translation::Add(Mapping mapping, std::string_view name, const Json& value,
 void Translation::SetFlag(std::string_view name, const Json& value, const std::string& flag,
                           const Json& flag_value) {
   flags[flag] = flag_value;
-  Add(Mapping::kWhole, name, value, "--" + flag);
+  Add(Mapping::kExact, name, value, "--" + flag);
 }
 
 void Translation::SetKey(std::string_view name, const Json& value, const std::string& pointer,
@@ -36,10 +36,10 @@ void Translation::SetKey(std::string_view name, const Json& value, const std::st
   ds_config[Json::json_pointer(pointer)] = key_value;
   std::string key = pointer.substr(1);
   std::replace(key.begin(), key.end(), '/', '.');
-  Add(Mapping::kWhole, name, value, key + " " + key_value.dump());
+  Add(Mapping::kExact, name, value, key + " " + key_value.dump());
 }
 
-bool Translation::is_whole() const {
+bool Translation::is_complete() const {
   return std::none_of(remarks.begin(), remarks.end(),
                       [](const Remark& remark) { return remark.mapping == Mapping::kMissing; });
 }

@@ -13,14 +13,14 @@
 namespace ds::cli {
 
 enum class Mapping {
-  kWhole,    // has the same meaning here
+  kExact,    // has the same meaning here
   kNearly,   // has nearly the same meaning; the remark describes the difference
   kLeftOut,  // does not affect training results
   kMissing,  // affects training results and has no translation
 };
 
 struct Remark {
-  Mapping mapping = Mapping::kWhole;
+  Mapping mapping = Mapping::kExact;
   std::string name;  // of the argument in the other program
   std::string value;
   std::string text;  // the translation, or the reason why there is none and the alternative
@@ -35,7 +35,7 @@ struct Translation {
   std::vector<Remark> remarks;
   // Arguments fully expressed by `ds_config`. A flag of the same name was an input of this
   // translation and is cleared afterwards (LayOver in cli/commands/flags_below.h).
-  std::vector<std::string> told;
+  std::vector<std::string> expressed;
   bool has_deepspeed = false;  // Trainer checks this ds_config against its arguments
 
   void Add(Mapping mapping, std::string_view name, const nlohmann::ordered_json& value,
@@ -49,7 +49,7 @@ struct Translation {
               const std::string& pointer, const nlohmann::ordered_json& key_value);
 
   // True if no argument that affects training results is missing.
-  bool is_whole() const;
+  bool is_complete() const;
 };
 
 // Returns the words of the command line. For `train` they include --model and --data, with the

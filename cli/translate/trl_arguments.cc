@@ -13,7 +13,7 @@ void TranslateTextField(GivenArguments* arguments, Translation* translation) {
   const std::string field = arguments->Text(kName);
   // TRL looks for messages and prompts first, as dsrun does if no name is given.
   if (field == "text") {
-    return translation->Add(Mapping::kWhole, kName, field, "read where a row has it");
+    return translation->Add(Mapping::kExact, kName, field, "read where a row has it");
   }
   if (field.empty()) return;
   translation->flags["text_field"] = field;
@@ -32,7 +32,7 @@ std::string NameOfLength(const GivenArguments& arguments) {
 
 // The handling of rows longer than a sample: TRL splits the row, cuts off its end, or truncates it
 // according to truncation_mode.
-enum class LongRow { kSplits, kCutsOff, kCutsOffAsAsked };
+enum class LongRow { kSplits, kTruncates, kTruncatesOnRequest };
 
 void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* translation) {
   const std::string name = NameOfLength(*arguments);
@@ -42,7 +42,7 @@ void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* t
                            "samples have one length in dsrun: give --seq_len, at least the "
                            "tokens of the longest document");
   }
-  const auto length = arguments->Whole(name);
+  const auto length = arguments->Integer(name);
   if (!length) return;
   if (long_row == LongRow::kSplits) return translation->SetFlag(name, *length, "seq_len", *length);
   translation->flags["max_length"] = *length;
@@ -51,14 +51,14 @@ void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* t
                    "the longest of the batch");
   // With packing, TRL always cuts off the end and ignores the argument.
   const std::string mode = arguments->Text("truncation_mode");
-  if (long_row == LongRow::kCutsOff || mode == "keep_start") return;
+  if (long_row == LongRow::kTruncates || mode == "keep_start") return;
   translation->SetFlag("truncation_mode", mode, "truncation_mode", mode);
 }
 
 void SetPacking(const char* name, const Json& value, const char* packing, const char* differs,
                 Translation* translation) {
   translation->flags["packing"] = packing;
-  translation->Add(*differs == 0 ? Mapping::kWhole : Mapping::kNearly, name, value,
+  translation->Add(*differs == 0 ? Mapping::kExact : Mapping::kNearly, name, value,
                    std::string("--packing ") + packing + differs);
 }
 
@@ -67,7 +67,7 @@ LongRow TranslatePacking(GivenArguments* arguments, Translation* translation) {
   if (!arguments->of_sft()) return LongRow::kSplits;
   if (!arguments->Flag("packing")) {
     SetPacking("packing", false, "none", "", translation);
-    return LongRow::kCutsOffAsAsked;
+    return LongRow::kTruncatesOnRequest;
   }
   const std::string strategy = arguments->Text(kName);
   if (strategy == "bfd" || strategy == "bfd_split") {
@@ -85,16 +85,16 @@ LongRow TranslatePacking(GivenArguments* arguments, Translation* translation) {
     translation->Add(Mapping::kNearly, "eval_packing", of_evaluations,
                      "evaluations are packed as the training is");
   }
-  return strategy == "bfd" ? LongRow::kCutsOff : LongRow::kSplits;
+  return strategy == "bfd" ? LongRow::kTruncates : LongRow::kSplits;
 }
 
-void TranslateLearntTokens(GivenArguments* arguments, Translation* translation) {
+void TranslateLossTokens(GivenArguments* arguments, Translation* translation) {
   const Json completions = arguments->Get("completion_only_loss");
   if (completions == false) {
     arguments->Miss("completion_only_loss",
                     "dsrun does not learn prompts; join prompt and completion to one text");
   } else if (completions == true) {
-    translation->Add(Mapping::kWhole, "completion_only_loss", true, "always so");
+    translation->Add(Mapping::kExact, "completion_only_loss", true, "always so");
   }
   if (arguments->Flag("assistant_only_loss")) {
     translation->SetFlag("assistant_only_loss", true, "assistant_only_loss", true);
@@ -138,7 +138,7 @@ void TranslateSamples(GivenArguments* arguments, Translation* translation) {
   TranslateTextField(arguments, translation);
   TranslateLength(TranslatePacking(arguments, translation), arguments, translation);
   if (!arguments->of_sft()) return;
-  TranslateLearntTokens(arguments, translation);
+  TranslateLossTokens(arguments, translation);
   TranslateBalance(arguments, translation);
   TranslateEndToken(arguments, translation);
 }

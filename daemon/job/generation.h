@@ -60,7 +60,7 @@ class Generation final : public RankWatcher {
   struct Options {
     HostContext host;
     std::filesystem::path folder;           // private; parent of the job's folder
-    std::shared_ptr<EventLog> log;          // its on_room must lead to Resume()
+    std::shared_ptr<EventLog> log;          // its on_space must lead to Resume()
     EvidenceCollector* evidence = nullptr;  // counts from now on; must outlive the generation
     // Called when every rank has ended; End() is still due. Called again when the grace of a stop
     // is over, during which orphans may end.

@@ -30,7 +30,7 @@ void EventLog::Close() {
 
 bool EventLog::full() const {
   const std::lock_guard lock(mutex_);
-  return kept_bytes() >= limits_.max_bytes;
+  return retained_bytes() >= limits_.max_bytes;
 }
 
 void EventLog::Abandon() {
@@ -45,10 +45,10 @@ StatusOr<EventLog::Watcher> EventLog::Open(std::uint64_t after_sequence) {
   Watcher watcher{0, after_sequence};
   {
     const std::lock_guard lock(mutex_);
-    if (after_sequence > last_sequence_ || after_sequence + 1 < first_kept()) {
-      return OutOfRangeError("event " + std::to_string(after_sequence) +
-                             " cannot be continued from: events " + std::to_string(first_kept()) +
-                             " to " + std::to_string(last_sequence_) + " are kept");
+    if (after_sequence > last_sequence_ || after_sequence + 1 < first_retained()) {
+      return OutOfRangeError(
+          "event " + std::to_string(after_sequence) + " cannot be continued from: events " +
+          std::to_string(first_retained()) + " to " + std::to_string(last_sequence_) + " are kept");
     }
     watcher.id = ++watcher_id_;
   }
@@ -74,12 +74,13 @@ EventLog::Next EventLog::Wait(Watcher* watcher, Deadline deadline, v1::EventBatc
 }
 
 std::uint64_t EventLog::CountBytesUpTo(std::uint64_t sequence) const {
-  return sequence < first_kept() ? acknowledged_bytes_ : entries_[sequence - first_kept()].end;
+  return sequence < first_retained() ? acknowledged_bytes_
+                                     : entries_[sequence - first_retained()].end;
 }
 
 void EventLog::FillBatch(Watcher* watcher, v1::EventBatch* batch) const {
   const std::uint64_t start = CountBytesUpTo(watcher->sent);
-  for (std::size_t i = watcher->sent + 1 - first_kept(); i < entries_.size(); ++i) {
+  for (std::size_t i = watcher->sent + 1 - first_retained(); i < entries_.size(); ++i) {
     *batch->add_events() = entries_[i].event;
     watcher->sent = entries_[i].event.sequence();
     if (entries_[i].end - start >= limits_.batch_bytes) return;
@@ -87,14 +88,14 @@ void EventLog::FillBatch(Watcher* watcher, v1::EventBatch* batch) const {
 }
 
 void EventLog::Acknowledge(std::uint64_t sequence) {
-  bool made_room = false;
+  bool freed_space = false;
   {
     const std::lock_guard lock(mutex_);
-    const bool was_full = kept_bytes() >= limits_.max_bytes;
+    const bool was_full = retained_bytes() >= limits_.max_bytes;
     Drop(sequence);
-    made_room = was_full && kept_bytes() < limits_.max_bytes;
+    freed_space = was_full && retained_bytes() < limits_.max_bytes;
   }
-  if (made_room && on_room_) on_room_();
+  if (freed_space && on_space_) on_space_();
 }
 
 void EventLog::Drop(std::uint64_t up_to_sequence) {

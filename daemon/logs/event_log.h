@@ -4,11 +4,11 @@
 // controller has acknowledged them.
 //
 // A full log (unacknowledged bytes at or over `max_bytes`) still accepts every event. Appenders
-// must then stop reading rank output until `on_room` is called. So the log exceeds its limit only
+// must then stop reading rank output until `on_space` is called. So the log exceeds its limit only
 // by the contents of the ranks' pipes at their end, and loses nothing.
 //
-// Call Append and Close on the loop's thread; all other functions are thread-safe. `on_room` may be
-// called on any thread.
+// Call Append and Close on the loop's thread; all other functions are thread-safe. `on_space` may
+// be called on any thread.
 
 #include <chrono>
 #include <condition_variable>
@@ -40,8 +40,8 @@ class EventLog {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  explicit EventLog(EventLogLimits limits = {}, std::function<void()> on_room = nullptr)
-      : limits_(limits), on_room_(std::move(on_room)) {}
+  explicit EventLog(EventLogLimits limits = {}, std::function<void()> on_space = nullptr)
+      : limits_(limits), on_space_(std::move(on_space)) {}
 
   // Adds number and time to the event and stores it.
   void Append(v1::Event event);
@@ -77,14 +77,14 @@ class EventLog {
     v1::Event event;
     std::uint64_t end;  // size of all events including this one
   };
-  std::uint64_t first_kept() const { return last_sequence_ + 1 - entries_.size(); }
+  std::uint64_t first_retained() const { return last_sequence_ + 1 - entries_.size(); }
   std::uint64_t CountBytesUpTo(std::uint64_t sequence) const;
   void FillBatch(Watcher* watcher, v1::EventBatch* batch) const;
   void Drop(std::uint64_t up_to_sequence);
-  std::uint64_t kept_bytes() const { return appended_bytes_ - acknowledged_bytes_; }
+  std::uint64_t retained_bytes() const { return appended_bytes_ - acknowledged_bytes_; }
 
   const EventLogLimits limits_;
-  const std::function<void()> on_room_;
+  const std::function<void()> on_space_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;  // guarded by mutex_, like all below

@@ -14,9 +14,9 @@ namespace {
 std::size_t FindEndOfLastLine(std::string_view bytes) {
   const std::size_t newline = bytes.rfind('\n');
   const std::size_t after_newline = newline == std::string_view::npos ? 0 : newline + 1;
-  const std::string_view behind = bytes.substr(after_newline);
-  if (behind.size() < 2) return after_newline;
-  const std::size_t carriage_return = behind.rfind('\r', behind.size() - 2);
+  const std::string_view after = bytes.substr(after_newline);
+  if (after.size() < 2) return after_newline;
+  const std::size_t carriage_return = after.rfind('\r', after.size() - 2);
   return carriage_return == std::string_view::npos ? after_newline
                                                    : after_newline + carriage_return + 1;
 }

@@ -15,7 +15,7 @@
 #include "proto/grpc_log.h"
 #include "proto/grpc_threads.h"
 #include "runtime/base/log.h"
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 namespace ds::daemon {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
 
 // The time limit of an Input call for a rank that does not read.
-constexpr std::chrono::seconds kInputPatience{1};
+constexpr std::chrono::seconds kInputTimeout{1};
 
 // Converts a Status for the wire; the codes are numerically equal.
 grpc::Status ToGrpc(const Status& status) {
@@ -77,7 +77,7 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
 // The user's other processes may start some meanwhile, so there is a reserve.
 Status CheckThreads() {
   constexpr int kSpare = 4;
-  return CheckThreadRoom(v1::CountGrpcThreads() + kCallThreads + kSpare);
+  return CheckThreadQuota(v1::CountGrpcThreads() + kCallThreads + kSpare);
 }
 
 std::shared_ptr<grpc::ServerCredentials> MakeMutualTls(const v1::Credentials& credentials) {
@@ -167,7 +167,7 @@ grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputR
       loop_, [&] { return supervisor_->FindInput(request->job_id(), request->generation()); });
   if (!input.ok()) return ToGrpc(input.status());
   // Runs outside the loop, because it waits for the rank.
-  const auto deadline = std::chrono::steady_clock::now() + kInputPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kInputTimeout;
   const auto accepted =
       (*input)->Write({request->offset(), request->data(), request->end()}, deadline);
   if (accepted.ok()) response->set_accepted(*accepted);

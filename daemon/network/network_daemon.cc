@@ -33,7 +33,7 @@ namespace ds::daemon {
 namespace {
 
 constexpr std::size_t kLongestLine = 64 * 1024;
-constexpr std::chrono::seconds kLinePatience{60};
+constexpr std::chrono::seconds kConnectionTimeout{60};
 constexpr std::chrono::hours kFreshFor{24};
 
 // The parts of a running daemon, in the order of construction.
@@ -45,7 +45,7 @@ struct Daemon {
 };
 
 StatusOr<std::string> ReadLine(int fd) {
-  const auto deadline = std::chrono::steady_clock::now() + kLinePatience;
+  const auto deadline = std::chrono::steady_clock::now() + kConnectionTimeout;
   std::string line;
   std::array<char, 4096> buffer;
   while (line.size() <= kLongestLine) {

@@ -144,14 +144,14 @@ void NetworkListener::Accept() {
 
 void NetworkListener::Admit(Arrival arrival) {
   const TimePoint now = std::chrono::steady_clock::now();
-  const std::optional<TimePoint> room = FindRoom(arrival, now);
-  if (!room) return;
-  if (*room > now) return PauseUntil(*room, std::move(arrival));
+  const std::optional<TimePoint> deadline = FindDeadline(arrival, now);
+  if (!deadline) return;
+  if (*deadline > now) return PauseUntil(*deadline, std::move(arrival));
   Give(std::move(arrival), now);
 }
 
-std::optional<NetworkListener::TimePoint> NetworkListener::FindRoom(const Arrival& arrival,
-                                                                    TimePoint now) {
+std::optional<NetworkListener::TimePoint> NetworkListener::FindDeadline(const Arrival& arrival,
+                                                                        TimePoint now) {
   ForgetClosed();
   std::vector<Given*> unfinished;
   std::size_t all = 0;
@@ -161,8 +161,8 @@ std::optional<NetworkListener::TimePoint> NetworkListener::FindRoom(const Arriva
     if (given.expected == arrival.expected && !given.hung_up) unfinished.push_back(&given);
   }
   if (!arrival.expected) {
-    const bool room = all < kMostUnfinished && unfinished.size() < kUnfinishedStrange;
-    return room ? std::optional(now) : std::nullopt;
+    const bool deadline = all < kMostUnfinished && unfinished.size() < kUnfinishedStrange;
+    return deadline ? std::optional(now) : std::nullopt;
   }
   if (all >= kMostUnfinished) return now + kPause;
   if (unfinished.size() < kUnfinishedExpected) return now;
@@ -198,9 +198,9 @@ void NetworkListener::ForgetClosed() {
   std::erase_if(given_, [](const Given& given) { return ReadCookie(given.fd) != given.cookie; });
 }
 
-void NetworkListener::WatchCallers(std::chrono::nanoseconds patience,
+void NetworkListener::WatchCallers(std::chrono::nanoseconds timeout,
                                    std::function<void()> on_gone) {
-  patience_ = patience;
+  timeout_ = timeout;
   on_gone_ = std::move(on_gone);
   LookForCallers();
 }
@@ -214,7 +214,7 @@ void NetworkListener::LookForCallers() {
   });
   if (has_callers) {
     closed_at_.reset();
-  } else if (std::exchange(had_callers_, false) && now - last_call_ < patience_) {
+  } else if (std::exchange(had_callers_, false) && now - last_call_ < timeout_) {
     closed_at_ = now;
   }
   if (closed_at_ && now - *closed_at_ >= kCallerReturns) {

@@ -65,9 +65,9 @@ class NetworkListener {
   void OnCaller(const std::string& peer);
 
   // Calls `on_gone` when the other end has closed the last authenticated connection and no new one
-  // follows within kCallerReturns. It may be called repeatedly. `patience` must be shorter than the
+  // follows within kCallerReturns. It may be called repeatedly. `timeout` must be shorter than the
   // timeout of this end for a silent connection. Call it after Start.
-  void WatchCallers(std::chrono::nanoseconds patience, std::function<void()> on_gone);
+  void WatchCallers(std::chrono::nanoseconds timeout, std::function<void()> on_gone);
 
  private:
   using TimePoint = EventLoop::TimePoint;
@@ -94,7 +94,7 @@ class NetworkListener {
   void Accept();
   void Admit(Arrival arrival);
   // Returns the time at which a slot is free for the connection: now or later. None: reject it.
-  std::optional<TimePoint> FindRoom(const Arrival& arrival, TimePoint now);
+  std::optional<TimePoint> FindDeadline(const Arrival& arrival, TimePoint now);
   void Give(Arrival arrival, TimePoint now);
   // Stops accepting until `when`; then admits `next` first.
   void PauseUntil(TimePoint when, Arrival next);
@@ -110,7 +110,7 @@ class NetworkListener {
   std::vector<Given> given_;  // oldest first
   Arrival next_;
   std::optional<EventLoop::TimerId> pause_;
-  std::chrono::nanoseconds patience_{};
+  std::chrono::nanoseconds timeout_{};
   std::function<void()> on_gone_;
   std::optional<EventLoop::TimerId> look_;
   TimePoint last_call_;

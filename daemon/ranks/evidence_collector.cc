@@ -17,7 +17,7 @@ namespace ds::daemon {
 namespace {
 
 constexpr std::size_t kRecordBytes = 8192;  // the kernel's maximum
-constexpr std::size_t kKeptKills = 256;
+constexpr std::size_t kRetainedKills = 256;
 constexpr std::string_view kKilled = "illed process ";
 
 struct Space {
@@ -92,7 +92,7 @@ void KernelLog::ReadNew() {
     if (got <= 0) return;
     auto kill = ParseOomKill({record.data(), static_cast<std::size_t>(got)});
     if (kill) kills_.push_back(*std::move(kill));
-    if (kills_.size() > kKeptKills) kills_.pop_front();
+    if (kills_.size() > kRetainedKills) kills_.pop_front();
   }
 }
 

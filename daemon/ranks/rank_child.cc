@@ -13,7 +13,7 @@
 #include <csignal>
 #include <cstdint>
 
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 #if defined(__SANITIZE_THREAD__)
 // ThreadSanitizer's own clone() treats the child as a fork. Because the child shares this process's
@@ -240,7 +240,7 @@ Status ClonedChild::Clone(RankChild* rank, int cgroup) {
   }
   if (pid_ < 0) {
     shares_memory_ = 0;
-    if (errno == EAGAIN) return NoRoomError("no process may be started");
+    if (errno == EAGAIN) return OutOfResourcesError("no process may be started");
     return ErrnoError(errno, "cannot start a process");
   }
   pidfd_.Reset(pidfd);

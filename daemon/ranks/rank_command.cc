@@ -99,8 +99,8 @@ Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
 // fork. So a lower limit for ranks reserves processes for their daemon and for dsrun on this
 // machine. gRPC loses work for a thread that it cannot start; then no events of the ranks would
 // arrive.
-void LeaveRoomForDaemon(const HostContext& host, RankCommand* command) {
-  constexpr rlim64_t kRoom = 16;
+void ReserveForDaemon(const HostContext& host, RankCommand* command) {
+  constexpr rlim64_t kReserved = 16;
   constexpr rlim64_t kMostOfLimit = 4;  // at most this part of a low limit
   const bool is_set =
       std::any_of(command->limits.begin(), command->limits.end(), [](const RankLimit& limit) {
@@ -108,7 +108,7 @@ void LeaveRoomForDaemon(const HostContext& host, RankCommand* command) {
       });
   rlimit64 amounts = host.processes;
   if (is_set || amounts.rlim_cur == RLIM64_INFINITY) return;
-  amounts.rlim_cur -= std::min(kRoom, amounts.rlim_cur / kMostOfLimit);
+  amounts.rlim_cur -= std::min(kReserved, amounts.rlim_cur / kMostOfLimit);
   command->limits.push_back({RLIMIT_NPROC, amounts});
 }
 
@@ -171,7 +171,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   command.takes_input = request.forward_input() && spec.rank() == 0;
   if (request.has_umask()) command.settings.umask = request.umask();
   DS_RETURN_IF_ERROR(AddLimits(request, &command));
-  LeaveRoomForDaemon(host, &command);
+  ReserveForDaemon(host, &command);
   command.settings.memory_mode = ToMemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());

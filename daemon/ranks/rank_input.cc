@@ -11,11 +11,11 @@ namespace ds::daemon {
 namespace {
 
 // Returns false if `deadline` has passed.
-bool AwaitRoom(int fd, RankInput::Deadline deadline) {
+bool AwaitWritable(int fd, RankInput::Deadline deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  pollfd room{fd, POLLOUT, 0};
-  return left.count() > 0 && ::poll(&room, 1, static_cast<int>(left.count())) != 0;
+  pollfd writable{fd, POLLOUT, 0};
+  return left.count() > 0 && ::poll(&writable, 1, static_cast<int>(left.count())) != 0;
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::string_view RankInput::WriteSome(std::string_view data, Deadline deadline) 
     if (written >= 0) {
       data.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
-      if (!AwaitRoom(pipe_.get(), deadline)) return data;
+      if (!AwaitWritable(pipe_.get(), deadline)) return data;
     } else if (errno != EINTR) {
       pipe_.Reset();  // EPIPE: the rank has closed its input
     }

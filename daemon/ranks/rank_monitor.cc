@@ -143,7 +143,7 @@ void RankMonitor::OnExit() {
   const bool well = !exit.failed() && !exit_->stopping();
   longest_silence_ = well ? std::max<std::chrono::nanoseconds>(grace_, kOutputGrace) : kOutputGrace;
   last_moment_ = std::chrono::steady_clock::now() + kMostSilences * longest_silence_;
-  told_of_survivors_ = !well;
+  reported_survivors_ = !well;
   AwaitOutput();
 }
 
@@ -163,15 +163,15 @@ void RankMonitor::OnSilenceOver(std::uint64_t bytes_before) {
     return AwaitOutput();
   }
   if (bytes_read() != bytes_before && std::chrono::steady_clock::now() < last_moment_) {
-    TellOfSurvivors();
+    ReportSurvivors();
     return AwaitOutput();
   }
   exit_->set_output_cut(true);
   Finish();
 }
 
-void RankMonitor::TellOfSurvivors() {
-  if (std::exchange(told_of_survivors_, true)) return;
+void RankMonitor::ReportSurvivors() {
+  if (std::exchange(reported_survivors_, true)) return;
   const auto left =
       std::chrono::ceil<std::chrono::seconds>(last_moment_ - std::chrono::steady_clock::now());
   v1::Event event;

@@ -97,7 +97,7 @@ class RankMonitor {
   void AwaitOutput();
   void OnSilenceOver(std::uint64_t bytes_before);
   // Reports once which processes still write, if the user may wonder why the job does not end.
-  void TellOfSurvivors();
+  void ReportSurvivors();
   std::uint64_t bytes_read() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
   void MaybeFinish();
   void Finish();
@@ -114,7 +114,7 @@ class RankMonitor {
   std::optional<v1::RankExited> exit_;  // set once the process has ended
   std::chrono::nanoseconds longest_silence_{0};
   std::chrono::steady_clock::time_point last_moment_;  // the limit for processes that still write
-  bool told_of_survivors_ = false;
+  bool reported_survivors_ = false;
   std::optional<EventLoop::TimerId> output_deadline_;  // set while only the output is open
   Standstill standstill_;
   bool killed_ = false;

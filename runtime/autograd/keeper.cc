@@ -34,37 +34,37 @@ at::Tensor Lend(const std::shared_ptr<offload::Windows>& file, offload::Access a
 
 }  // namespace
 
-void Kept::Prefetch() const {
+void SavedTensor::Prefetch() const {
   if (file_) ThrowUnlessOk(file_->Prefetch(BytesOf(sizes_, type_)));
 }
 
-at::Tensor Kept::Bring() const {
+at::Tensor SavedTensor::Bring() const {
   if (!file_) return here_.to(device_, /*non_blocking=*/true);
   const at::Tensor lent = Lend(file_, offload::Access::kRead, sizes_, type_);
   return lent.to(device_);
 }
 
-Kept Keeper::Keep(const at::Tensor& values) const {
-  Kept kept;
-  kept.device_ = values.device();
-  if (!Moves(kept.device_)) {
-    kept.here_ = values;
-    return kept;
+SavedTensor Keeper::Keep(const at::Tensor& values) const {
+  SavedTensor saved;
+  saved.device_ = values.device();
+  if (!Moves(saved.device_)) {
+    saved.here_ = values;
+    return saved;
   }
   if (where_ == KeepIn::kHost) {
-    kept.here_ = device::TakeToHost(values);
-    return kept;
+    saved.here_ = device::TakeToHost(values);
+    return saved;
   }
-  kept.sizes_ = values.sizes().vec();
-  kept.type_ = values.scalar_type();
-  auto file = offload::Windows::Create(*files_, BytesOf(kept.sizes_, kept.type_).count);
+  saved.sizes_ = values.sizes().vec();
+  saved.type_ = values.scalar_type();
+  auto file = offload::Windows::Create(*files_, BytesOf(saved.sizes_, saved.type_).count);
   ThrowUnlessOk(file.ok() ? OkStatus() : file.status());
-  kept.file_ = *std::move(file);
-  Lend(kept.file_, offload::Access::kOverwrite, kept.sizes_, kept.type_).copy_(values);
-  return kept;
+  saved.file_ = *std::move(file);
+  Lend(saved.file_, offload::Access::kOverwrite, saved.sizes_, saved.type_).copy_(values);
+  return saved;
 }
 
-void Keeper::Add(const at::Tensor& change, Kept* sum) const {
+void Keeper::Add(const at::Tensor& change, SavedTensor* sum) const {
   if (!sum->defined()) {
     *sum = Keep(change);
   } else if (!Moves(change.device())) {

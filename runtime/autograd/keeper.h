@@ -23,9 +23,9 @@ namespace ds::activation {
 enum class KeepIn { kDevice, kHost, kFile };
 
 // A stored tensor. Its storage is freed with its last copy and the last tensor from Bring.
-class Kept {
+class SavedTensor {
  public:
-  Kept() = default;
+  SavedTensor() = default;
 
   bool defined() const { return here_.defined() || file_ != nullptr; }
   // Starts to read the tensor ahead of Bring, if it is in a file.
@@ -54,10 +54,10 @@ class Keeper {
     return where_ == KeepIn::kFile || (where_ == KeepIn::kHost && device != c10::kCPU);
   }
   // Stores a tensor. Without a move it keeps the tensor itself, without a copy.
-  Kept Keep(const at::Tensor& values) const;
+  SavedTensor Keep(const at::Tensor& values) const;
   // Adds `change` to the stored sum. If there is none, stores `change` itself; the caller must not
   // use it afterwards.
-  void Add(const at::Tensor& change, Kept* sum) const;
+  void Add(const at::Tensor& change, SavedTensor* sum) const;
 
  private:
   KeepIn where_ = KeepIn::kDevice;

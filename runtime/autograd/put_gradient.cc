@@ -55,7 +55,7 @@ GradientSink* FindSink(const at::Tensor& parameter) {
   return nullptr;
 }
 
-bool PutGradient(const at::Tensor& parameter, const WriteGradient& write, PlaceDtype dtype) {
+bool PutGradient(const at::Tensor& parameter, const WriteGradient& write, DestinationDtype dtype) {
   if (!parameter.is_leaf() || !parameter.requires_grad() || !IsPlainBackwardPass()) return false;
   GradientSink* const sink = FindSink(parameter);
   return sink != nullptr && !OthersNeedGradient(parameter) && sink->Put(write, dtype);

@@ -9,7 +9,7 @@
 // autograd has accumulated them.
 //
 // A sink is a post hook of the parameter's AccumulateGrad node, as in DistributedDataParallel. It
-// therefore stays in place whatever hooks users register on the parameter, before or after, and
+// therefore stays in target whatever hooks users register on the parameter, before or after, and
 // runs after them.
 //
 // Threads: the thread of the backward pass.
@@ -25,13 +25,13 @@
 
 namespace ds::gradients {
 
-// Sets place = beta * place + the gradient. `place` is contiguous and has the parameter's shape;
+// Sets target = beta * target + the gradient. `target` is contiguous and has the parameter's shape;
 // beta is 0 or 1, and with 0 the previous values are undefined. It may be stored and called after
 // the backward pass, so it must own the tensors that it reads, without their autograd history.
-using WriteGradient = std::function<void(at::Tensor& place, float beta)>;
+using WriteGradient = std::function<void(at::Tensor& target, float beta)>;
 
 // The dtype of the destinations that a WriteGradient supports.
-enum class PlaceDtype {
+enum class DestinationDtype {
   kOfParameter,
   kAnyFloat,  // gradients may accumulate in fp32 for any parameter dtype
 };
@@ -44,7 +44,7 @@ class GradientSink : public torch::autograd::FunctionPostHook {
   virtual void Take(const at::Tensor& gradient) = 0;
   // Calls `write` for the destination of the parameter's gradient, now or later. Returns false if
   // it cannot.
-  virtual bool Put(const WriteGradient& write, PlaceDtype dtype) = 0;
+  virtual bool Put(const WriteGradient& write, DestinationDtype dtype) = 0;
 
   const at::Tensor& parameter() const { return parameter_; }
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
@@ -78,7 +78,7 @@ GradientSink* FindSink(const at::Tensor& parameter);
 // another hook needs the gradient, or this is not a plain backward pass. Requires a tensor that
 // needs a gradient, in the backward of an operation on it.
 bool PutGradient(const at::Tensor& parameter, const WriteGradient& write,
-                 PlaceDtype dtype = PlaceDtype::kOfParameter);
+                 DestinationDtype dtype = DestinationDtype::kOfParameter);
 
 // Calls PutGradient, and makes the gradient with `write` if that fails. Returns the gradient for
 // autograd: a new tensor if it could not be put, else an undefined one.

@@ -29,22 +29,22 @@ bool CanHaveGradient(const at::Tensor& tensor) {
 }
 
 // The saved form of a node's input.
-class KeptInput {
+class SavedInput {
  public:
-  KeptInput(std::size_t number, const at::Tensor& input, const RecomputeOptions& options)
+  SavedInput(std::size_t number, const at::Tensor& input, const RecomputeOptions& options)
       : needs_gradient_(NeedsGradient(input)),
         device_(input.defined() ? input.device() : c10::kCPU),
-        is_away_(options.keep_on_host && device_ != c10::kCPU) {
+        is_offloaded_(options.keep_on_host && device_ != c10::kCPU) {
     const c10::NoGradGuard no_grad;
-    at::Tensor kept = input;
-    if (options.cut_among != nullptr && CanBeCut(input, options.cut_among->size())) {
-      ranks_ = options.cut_among;
+    at::Tensor saved = input;
+    if (options.split_among != nullptr && CanBeSplit(input, options.split_among->size())) {
+      ranks_ = options.split_among;
       sizes_ = input.sizes().vec();
       const std::int64_t count = input.numel() / ranks_->size();
       const at::Tensor part = input.reshape({-1}).narrow(0, ranks_->rank() * count, count);
-      kept = options.buffer != nullptr ? options.buffer->Keep(number, part) : part.clone();
+      saved = options.buffer != nullptr ? options.buffer->Keep(number, part) : part.clone();
     }
-    saved_ = SavedVariable(is_away_ ? device::TakeToHost(kept) : kept, /*is_output=*/false);
+    saved_ = SavedVariable(is_offloaded_ ? device::TakeToHost(saved) : saved, /*is_output=*/false);
   }
 
   bool needs_gradient() const { return needs_gradient_; }
@@ -52,24 +52,24 @@ class KeptInput {
   at::Tensor MakeLeaf() const {
     at::Tensor input = saved_.unpack();
     if (!input.defined()) return input;
-    input = is_away_ ? input.to(device_, /*non_blocking=*/true) : input.detach();
+    input = is_offloaded_ ? input.to(device_, /*non_blocking=*/true) : input.detach();
     if (ranks_ != nullptr) input = Gather(input);
     return needs_gradient_ ? input.set_requires_grad(true) : input;
   }
 
  private:
-  static bool CanBeCut(const at::Tensor& input, int parts) {
+  static bool CanBeSplit(const at::Tensor& input, int parts) {
     return parts > 1 && CanHaveGradient(input) && input.numel() > 0 && input.numel() % parts == 0;
   }
   at::Tensor Gather(const at::Tensor& part) const {
-    const at::Tensor whole = at::empty(sizes_, part.options());
-    ranks_->AllGather(whole.view({-1}), part, "recomputed inputs");
-    return whole;
+    const at::Tensor full = at::empty(sizes_, part.options());
+    ranks_->AllGather(full.view({-1}), part, "recomputed inputs");
+    return full;
   }
 
   bool needs_gradient_;
   c10::Device device_;
-  bool is_away_;
+  bool is_offloaded_;
   comm::Communicator* ranks_ = nullptr;  // ranks with the other parts; null: unsplit
   std::vector<std::int64_t> sizes_;      // of the unsplit input
   SavedVariable saved_;
@@ -103,11 +103,11 @@ class TimedRun {
 
 class RecomputeNode : public torch::autograd::Node {
  public:
-  RecomputeNode(ForwardPart part, const Tensors& inputs, c10::Device device,
+  RecomputeNode(RecomputedForward part, const Tensors& inputs, c10::Device device,
                 const RecomputeOptions& options)
       : part_(std::move(part)), state_(device), options_(options) {
     for (const at::Tensor& input : inputs) {
-      kept_.emplace_back(kept_.size(), input, options);
+      saved_inputs_.emplace_back(saved_inputs_.size(), input, options);
       if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
     }
   }
@@ -118,18 +118,18 @@ class RecomputeNode : public torch::autograd::Node {
         "a backward pass went a second time through a part of the model that is recomputed, "
         "without retain_graph in the first");
     Tensors inputs;
-    for (const KeptInput& kept : kept_) inputs.push_back(kept.MakeLeaf());
+    for (const SavedInput& saved : saved_inputs_) inputs.push_back(saved.MakeLeaf());
     RunBackward(RunAgain(inputs), gradients);
     variable_list of_inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (kept_[i].needs_gradient()) of_inputs.push_back(inputs[i].grad());
+      if (saved_inputs_[i].needs_gradient()) of_inputs.push_back(inputs[i].grad());
     }
     return of_inputs;
   }
 
   // Called after apply, unless the graph is retained.
   void release_variables() override {
-    kept_.clear();
+    saved_inputs_.clear();
     part_ = nullptr;
   }
 
@@ -155,10 +155,10 @@ class RecomputeNode : public torch::autograd::Node {
     if (!roots.empty()) torch::autograd::backward(roots, of_roots);
   }
 
-  ForwardPart part_;
+  RecomputedForward part_;
   RunState state_;
   RecomputeOptions options_;
-  std::vector<KeptInput> kept_;
+  std::vector<SavedInput> saved_inputs_;
 };
 
 c10::Device FindDevice(const Tensors& tensors) {
@@ -187,7 +187,7 @@ void SetOrigin(const std::shared_ptr<RecomputeNode>& node, const Tensors& inputs
 
 }  // namespace
 
-Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options) {
+Tensors Recompute(RecomputedForward part, Tensors inputs, const RecomputeOptions& options) {
   const bool needed = options.trains || std::any_of(inputs.begin(), inputs.end(), NeedsGradient);
   if (!c10::GradMode::is_enabled() || !needed) return part(std::move(inputs));
   const c10::Device device = FindDevice(inputs);

@@ -20,7 +20,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/autograd/kept_buffer.h"
+#include "runtime/autograd/saved_buffer.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/communicator.h"
 
@@ -28,7 +28,7 @@ namespace ds::activation {
 
 using Tensors = std::vector<at::Tensor>;
 // Undefined tensors are allowed as inputs and results and stay undefined.
-using ForwardPart = std::function<Tensors(Tensors inputs)>;
+using RecomputedForward = std::function<Tensors(Tensors inputs)>;
 
 // RunTimes accumulates the times of a part's runs.
 struct RunTimes {
@@ -41,9 +41,9 @@ struct RecomputeOptions {
   // If set: ranks with equal inputs. Each rank keeps its partition; inputs that cannot be split
   // into equal parts stay complete on each rank. The second run is then collective. Must outlive
   // the graph.
-  comm::Communicator* cut_among = nullptr;
+  comm::Communicator* split_among = nullptr;
   // If set: holds the inputs or their partitions. Used during this call only.
-  KeptBuffer* buffer = nullptr;
+  SavedBuffer* buffer = nullptr;
   bool synchronize = false;  // waits for the device before and after each run
   // If set: receives the time of each run on this thread; with `synchronize`, on the device. Must
   // outlive the graph, like the clock.
@@ -53,6 +53,6 @@ struct RecomputeOptions {
 
 // Runs the part and returns its results. Gradients of real and complex results flow through it to
 // inputs and parameters that need them. Only runs the part if no gradient is recorded or needed.
-Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options = {});
+Tensors Recompute(RecomputedForward part, Tensors inputs, const RecomputeOptions& options = {});
 
 }  // namespace ds::activation

@@ -28,9 +28,9 @@ inline constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 StatusOr<std::string> ReadFile(const std::filesystem::path& path,
                                std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
-// Durability states which crash a replaced file survives. kWhole: the end of this process.
+// Durability states which crash a replaced file survives. kAtomic: the end of this process.
 // kDurable: the end of the machine as well, at the cost of two fsyncs (milliseconds each).
-enum class Durability { kWhole, kDurable };
+enum class Durability { kAtomic, kDurable };
 
 // Replaces `path` with `content` atomically. A reader sees the old content or the new content,
 // never a part; with kDurable this also holds after a crash of the machine. Steps: write a

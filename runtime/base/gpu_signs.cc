@@ -9,7 +9,7 @@ namespace ds {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> ListCudaPluginPlaces(const fs::path& dsrank) {
+std::vector<fs::path> ListCudaPluginPaths(const fs::path& dsrank) {
   return {dsrank.parent_path() / kCudaPluginFile,
           dsrank.parent_path() / "../lib" / kCudaPluginFile};
 }
@@ -21,15 +21,16 @@ bool HasNvidiaDriver(const fs::path& root) {
 
 GpuSigns FindGpuSigns(const fs::path& dsrank, const std::string& library_path,
                       std::optional<std::string> visible_devices) {
-  std::vector<fs::path> places = ListCudaPluginPlaces(dsrank);
+  std::vector<fs::path> candidates = ListCudaPluginPaths(dsrank);
   std::istringstream folders(library_path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (!folder.empty()) places.push_back(fs::path(folder) / kCudaPluginFile);
+    if (!folder.empty()) candidates.push_back(fs::path(folder) / kCudaPluginFile);
   }
-  const bool plugin = std::any_of(places.begin(), places.end(), [](const fs::path& place) {
-    std::error_code ignored;
-    return fs::exists(place, ignored);
-  });
+  const bool plugin =
+      std::any_of(candidates.begin(), candidates.end(), [](const fs::path& candidate) {
+        std::error_code ignored;
+        return fs::exists(candidate, ignored);
+      });
   return {
       .driver = HasNvidiaDriver(), .plugin = plugin, .visible_devices = std::move(visible_devices)};
 }

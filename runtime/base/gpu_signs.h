@@ -15,7 +15,7 @@ inline constexpr char kCudaPluginFile[] = "libdsrun_cuda.so";
 
 // Returns the paths at which the program `dsrank` looks for its CUDA plugin before it asks the
 // dynamic linker.
-std::vector<std::filesystem::path> ListCudaPluginPlaces(const std::filesystem::path& dsrank);
+std::vector<std::filesystem::path> ListCudaPluginPaths(const std::filesystem::path& dsrank);
 
 // Returns true when a device file of the NVIDIA driver exists, including WSL's. Looks under `root`,
 // which is "/" except in tests.

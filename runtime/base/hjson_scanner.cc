@@ -29,9 +29,9 @@ std::size_t EndOfNumber(std::string_view text, std::size_t begin) {
     while (i < text.size() && IsDigit(text[i])) ++i;
     return i;
   };
-  const std::size_t whole = has(begin, "-") ? begin + 1 : begin;
-  std::size_t end = has(whole, "0") ? whole + 1 : skip_digits(whole);
-  if (end == whole) return begin;
+  const std::size_t mantissa = has(begin, "-") ? begin + 1 : begin;
+  std::size_t end = has(mantissa, "0") ? mantissa + 1 : skip_digits(mantissa);
+  if (end == mantissa) return begin;
   if (has(end, ".")) {
     const std::size_t fraction_end = skip_digits(end + 1);
     if (fraction_end > end + 1) end = fraction_end;

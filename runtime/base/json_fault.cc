@@ -145,7 +145,8 @@ JsonFault DescribeWord(std::string_view json, std::size_t begin, const Reading& 
   const std::size_t last = begin == 0 ? begin : json.find_last_not_of(kJsonBlanks, begin - 1);
   const char before = begin == 0 || last == std::string_view::npos ? '\0' : json[last];
   if (reading.open() == '\0' && before != '\0') {
-    return {.offset = begin, .what = "there is more after the end of the JSON", .is_behind = true};
+    return {
+        .offset = begin, .what = "there is more after the end of the JSON", .has_more_text = true};
   }
   const std::string_view word = WordFrom(json, begin);
   if (word[0] != '"' && !IsWordEnd(word[0]) && !nlohmann::json::accept(word)) {

@@ -15,7 +15,7 @@ namespace ds {
 struct JsonFault {
   std::size_t offset = 0;  // in bytes
   std::string what;
-  bool is_behind = false;  // the text continues at `offset` after a complete JSON value
+  bool has_more_text = false;  // the text continues at `offset` after a complete JSON value
 };
 
 // Returns the first fault of a text, or nullopt for valid JSON. A number outside the range of

@@ -39,7 +39,7 @@ std::uint64_t ReadStart(pid_t pid) {
 }
 
 // Returns " DEVICE INODE" of the folder, the suffix of its mark file; "" when fstat fails.
-std::string DescribePlace(int folder) {
+std::string DescribeLocation(int folder) {
   struct stat info {};
   if (::fstat(folder, &info) != 0) return "";
   return " " + std::to_string(info.st_dev) + " " + std::to_string(info.st_ino);
@@ -55,9 +55,9 @@ std::string ReadMarkFile(int folder) {
   const ssize_t size = ::read(file.get(), text.data(), text.size());
   std::string mark(text.data(), static_cast<std::size_t>(size > 0 ? size : 0));
   if (mark.ends_with('\n')) mark.pop_back();
-  const std::string place = DescribePlace(folder);
-  if (place.empty() || !mark.ends_with(place)) return "";
-  return mark.substr(0, mark.size() - place.size());
+  const std::string location = DescribeLocation(folder);
+  if (location.empty() || !mark.ends_with(location)) return "";
+  return mark.substr(0, mark.size() - location.size());
 }
 
 }  // namespace
@@ -78,23 +78,23 @@ bool IsOwnerGone(std::string_view mark) {
   return boot == ReadBootId() && ReadStart(pid) != start;
 }
 
-Status LeaveMark(int folder, MarkPlace place, std::string_view mark) {
-  if (place == MarkPlace::kAttribute) {
+Status LeaveMark(int folder, MarkLocation location, std::string_view mark) {
+  if (location == MarkLocation::kAttribute) {
     const int set = ::fsetxattr(folder, kOwnerAttribute, mark.data(), mark.size(), 0);
     return set == 0 ? OkStatus() : ErrnoError(errno, kOwnerAttribute);
   }
   const UniqueFd file(
       ::openat(folder, kOwnerFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoError(errno, kOwnerFile);
-  return WriteAll(file.get(), std::string(mark) + DescribePlace(folder) + "\n", kOwnerFile);
+  return WriteAll(file.get(), std::string(mark) + DescribeLocation(folder) + "\n", kOwnerFile);
 }
 
-bool LockAbandoned(int folder, MarkPlace place, int lock) {
-  return IsOwnerGone(ReadMark(folder, place)) && ::flock(folder, lock | LOCK_NB) == 0;
+bool LockAbandoned(int folder, MarkLocation location, int lock) {
+  return IsOwnerGone(ReadMark(folder, location)) && ::flock(folder, lock | LOCK_NB) == 0;
 }
 
-std::string ReadMark(int folder, MarkPlace place) {
-  if (place == MarkPlace::kFile) return ReadMarkFile(folder);
+std::string ReadMark(int folder, MarkLocation location) {
+  if (location == MarkLocation::kFile) return ReadMarkFile(folder);
   std::array<char, kLongestMark> text{};
   const ssize_t size = ::fgetxattr(folder, kOwnerAttribute, text.data(), text.size());
   return size > 0 ? std::string(text.data(), static_cast<std::size_t>(size)) : "";

@@ -23,7 +23,7 @@ namespace ds {
 
 inline constexpr char kOwnerFile[] = ".dsrun-owner";
 
-enum class MarkPlace { kFile, kAttribute };
+enum class MarkLocation { kFile, kAttribute };
 
 // Returns the mark of this process; "" where /proc is missing.
 std::string MakeOwnMark();
@@ -34,15 +34,15 @@ bool IsOwnerGone(std::string_view mark);
 
 // Marks a folder that the caller has just created and opened. Fails with kAlreadyExists when the
 // folder has a mark file.
-Status LeaveMark(int folder, MarkPlace place, std::string_view mark);
+Status LeaveMark(int folder, MarkLocation location, std::string_view mark);
 
 // Returns true when the mark of an open folder names an owner that has ended and the caller now
 // holds `lock` (LOCK_EX or LOCK_SH) on the folder. A live owner holds a conflicting lock. The lock
 // is needed because pids of another pid namespace cannot be checked.
-bool LockAbandoned(int folder, MarkPlace place, int lock);
+bool LockAbandoned(int folder, MarkLocation location, int lock);
 
 // Returns the mark of an open folder. Returns "" when the folder has none, when another user wrote
 // it, or when it was copied from another folder.
-std::string ReadMark(int folder, MarkPlace place);
+std::string ReadMark(int folder, MarkLocation location);
 
 }  // namespace ds

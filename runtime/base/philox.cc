@@ -38,8 +38,8 @@ struct Point {
 // position in it.
 Point PointOnCircle(std::uint32_t word) {
   constexpr double kStep = 3.14159265358979323846 / 2147483648.0;
-  const double place = static_cast<double>(static_cast<std::int32_t>(word >> 1));
-  const double t = (place + 0.5 - 1073741824.0) * kStep;  // (-pi/2, pi/2)
+  const double uniform = static_cast<double>(static_cast<std::int32_t>(word >> 1));
+  const double t = (uniform + 0.5 - 1073741824.0) * kStep;  // (-pi/2, pi/2)
   const double square = t * t;
   double cosine = 1.0, sine = 1.0;
   for (int n = 20; n >= 2; n -= 2) {

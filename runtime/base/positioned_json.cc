@@ -179,9 +179,10 @@ class HjsonReader {
     const std::string_view line =
         text_.substr(bare_text_, text_.find('\n', bare_text_) - bare_text_);
     if (line.find_first_of("{}[],:") == std::string_view::npos) return "";
-    const JsonPosition place = PositionCounter(text_.substr(0, offset)).At(bare_text_);
-    return "; the text without quotes at " + std::to_string(place.line) + ":" +
-           std::to_string(place.column) + " takes the rest of its line" + HintAtPython(line);
+    const JsonPosition text_position = PositionCounter(text_.substr(0, offset)).At(bare_text_);
+    return "; the text without quotes at " + std::to_string(text_position.line) + ":" +
+           std::to_string(text_position.column) + " takes the rest of its line" +
+           HintAtPython(line);
   }
 
   // Python's names for these three values are bare strings in Hjson.
@@ -211,10 +212,10 @@ JsonReading ReadPositionedJson(std::string_view text) {
   return reading;
 }
 
-nlohmann::ordered_json WholeValue(const JsonNode& node) {
+nlohmann::ordered_json FullValue(const JsonNode& node) {
   nlohmann::ordered_json value = node.scalar;
-  for (const JsonMember& member : node.members) value[member.name] = WholeValue(member.node);
-  for (const JsonNode& element : node.elements) value.push_back(WholeValue(element));
+  for (const JsonMember& member : node.members) value[member.name] = FullValue(member.node);
+  for (const JsonNode& element : node.elements) value.push_back(FullValue(element));
   return value;
 }
 

@@ -60,6 +60,6 @@ JsonReading ReadPositionedJson(std::string_view text);
 
 // Returns the value with all nested values, without positions. The last value of a repeated name
 // counts.
-nlohmann::ordered_json WholeValue(const JsonNode& node);
+nlohmann::ordered_json FullValue(const JsonNode& node);
 
 }  // namespace ds

@@ -42,7 +42,7 @@ std::vector<std::string_view> PartsOf(std::string_view name) {
 
 // Counts the parts of `candidate` that `word` omits; nullopt when `word` has a part that
 // `candidate` lacks.
-std::optional<int> PartsLeftOut(std::string_view word, std::string_view candidate) {
+std::optional<int> CountOmittedParts(std::string_view word, std::string_view candidate) {
   const std::vector<std::string_view> named = PartsOf(word), all = PartsOf(candidate);
   const bool known = std::all_of(named.begin(), named.end(), [&](std::string_view part) {
     return std::find(all.begin(), all.end(), part) != all.end();
@@ -65,7 +65,7 @@ std::string Nearest(std::string_view word, std::span<const std::string> candidat
   std::string nearest;
   for (const std::string& candidate : candidates) {
     int distance = EditDistance(word, candidate);
-    if (const auto left_out = PartsLeftOut(word, candidate)) {
+    if (const auto left_out = CountOmittedParts(word, candidate)) {
       distance = std::min(distance, std::max(1, *left_out));
     }
     if (distance < best) {
@@ -78,11 +78,11 @@ std::string Nearest(std::string_view word, std::span<const std::string> candidat
 
 std::string FillMeaning(std::string_view text, std::string_view name, std::string_view value) {
   std::string filled(text);
-  for (const auto& [place, filling] :
+  for (const auto& [pattern, filling] :
        {std::pair<std::string_view, std::string_view>{"{name}", name}, {"{}", value}}) {
-    for (std::size_t at = filled.find(place); at != std::string::npos;
-         at = filled.find(place, at + filling.size())) {
-      filled.replace(at, place.size(), filling);
+    for (std::size_t at = filled.find(pattern); at != std::string::npos;
+         at = filled.find(pattern, at + filling.size())) {
+      filled.replace(at, pattern.size(), filling);
     }
   }
   return filled;

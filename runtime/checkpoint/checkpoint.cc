@@ -104,7 +104,7 @@ StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>
       fmt::format("no space for the {} of this rank's file", ByteSize(RankFileBytes(shards))));
 }
 
-std::optional<Lineage> ToldLineage(const SaveRequest& request) {
+std::optional<Lineage> GivenLineage(const SaveRequest& request) {
   return request.lineage != nullptr ? std::optional(*request.lineage) : std::nullopt;
 }
 
@@ -112,16 +112,16 @@ std::optional<Lineage> ToldLineage(const SaveRequest& request) {
 StatusOr<UnfinishedCheckpoint> BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
   DS_ASSIGN_OR_RETURN(
       UnfinishedCheckpoint unfinished,
-      BeginCheckpoint(request.root, request.step, ToldLineage(request), *request.file_system));
-  const Status room = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
-  if (room.ok()) return unfinished;
+      BeginCheckpoint(request.root, request.step, GivenLineage(request), *request.file_system));
+  const Status free_space = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
+  if (free_space.ok()) return unfinished;
   AbandonCheckpoint(unfinished, *request.file_system);
-  return room;
+  return free_space;
 }
 
 // Returns the folder that rank 0 has created, on every rank.
-fs::path TellDirectory(const SaveRequest& request, const UnfinishedCheckpoint* begun,
-                       comm::Communicator& world) {
+fs::path ShareDirectory(const SaveRequest& request, const UnfinishedCheckpoint* begun,
+                        comm::Communicator& world) {
   const auto own = begun != nullptr ? static_cast<std::int64_t>(begun->name.nonce) : 0;
   const std::int64_t nonce = comm::GatherNumber(own, world).front();
   const std::int64_t generation = request.lineage != nullptr ? request.lineage->generation : 0;
@@ -165,7 +165,7 @@ Status CommitSave(const SaveRequest& request, const UnfinishedCheckpoint& unfini
                   std::span<Stateful* const> parts, const std::vector<std::string>& lists) {
   Manifest manifest;
   manifest.step = request.step;
-  manifest.lineage = ToldLineage(request);
+  manifest.lineage = GivenLineage(request);
   manifest.written_by = request.written_by;
   manifest.written_by["world_size"] = lists.size();
   for (const Stateful* part : parts) {
@@ -184,7 +184,7 @@ Status CheckSavable(std::span<Stateful* const> parts) {
 Status WriteAndCommit(const SaveRequest& request, const UnfinishedCheckpoint* unfinished,
                       std::span<Stateful* const> parts, const std::vector<TensorShard>& shards,
                       comm::Communicator& world) {
-  const fs::path directory = TellDirectory(request, unfinished, world);
+  const fs::path directory = ShareDirectory(request, unfinished, world);
   const StatusOr<std::string> own_list = WriteOwnFile(request, directory, shards, world.rank());
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(own_list.status(), world));
   const std::vector<std::string> lists = comm::GatherTexts(*own_list, world);
@@ -290,30 +290,30 @@ Status ReadShard(const fs::path& directory, const StoredTensor& stored, const Te
   return OkStatus();
 }
 
-using TensorPlaces = std::unordered_map<std::string_view, std::size_t>;
+using TensorIndices = std::unordered_map<std::string_view, std::size_t>;
 
-TensorPlaces PlacesOf(const Manifest& manifest) {
-  TensorPlaces places;
+TensorIndices IndicesOf(const Manifest& manifest) {
+  TensorIndices indices;
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
-    places.emplace(manifest.tensors[i].name, i);
+    indices.emplace(manifest.tensors[i].name, i);
   }
-  return places;
+  return indices;
 }
 
 // Fills the shards, and marks in `wanted` the tensors of the manifest that a part requested.
 Status ReadShards(const fs::path& directory, const Manifest& manifest,
                   const std::vector<TensorShard>& shards, std::span<std::int64_t> wanted) {
-  const TensorPlaces places = PlacesOf(manifest);
+  const TensorIndices indices = IndicesOf(manifest);
   for (const TensorShard& shard : shards) {
-    const auto place = places.find(shard.name);
-    if (place == places.end()) {
+    const auto index = indices.find(shard.name);
+    if (index == indices.end()) {
       return NotFoundError(fmt::format(
           "{} has no tensor '{}': it belongs to another model or another optimizer; or, if that is "
           "a buffer of a module, it is older than buffers in checkpoints",
           directory.string(), shard.name));
     }
-    wanted[place->second] = 1;
-    Status status = ReadShard(directory, manifest.tensors[place->second], shard);
+    wanted[index->second] = 1;
+    Status status = ReadShard(directory, manifest.tensors[index->second], shard);
     if (!status.ok()) return status.WithContext(fmt::format("tensor '{}'", shard.name));
   }
   return OkStatus();

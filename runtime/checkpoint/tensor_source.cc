@@ -18,9 +18,9 @@ std::span<std::byte> MutableBytesOf(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-class WholeTensor : public TensorSource {
+class FullTensor : public TensorSource {
  public:
-  explicit WholeTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {
+  explicit FullTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {
     DS_CHECK_MSG(tensor_.defined() && tensor_.dim() == 1 && tensor_.is_contiguous(),
                  "a checkpoint's tensor is not 1-D and contiguous");
   }
@@ -49,7 +49,7 @@ class WholeTensor : public TensorSource {
 }  // namespace
 
 std::shared_ptr<TensorSource> SourceOf(at::Tensor tensor) {
-  return std::make_shared<WholeTensor>(std::move(tensor));
+  return std::make_shared<FullTensor>(std::move(tensor));
 }
 
 StatusOr<at::Tensor> ReadAll(TensorSource& source) {

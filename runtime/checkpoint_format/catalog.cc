@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 struct Candidate {
   ListedCheckpoint listed;
   std::optional<Lineage> lineage;  // nullopt when the manifest is damaged or cannot be read now
-  bool told = false;               // true if the manifest contains a lineage
+  bool has_lineage = false;        // true if the manifest contains a lineage
   Status unknown;                  // the error if the manifest cannot be read now
 };
 
@@ -32,8 +32,8 @@ std::vector<Candidate> ReadCandidates(const std::vector<ListedCheckpoint>& liste
     Candidate candidate{.listed = each, .lineage = std::nullopt, .unknown = {}};
     const StatusOr<Manifest> manifest = ReadManifest(each.directory, system);
     if (manifest.ok()) {
-      candidate.told = manifest->lineage.has_value();
-      candidate.lineage = candidate.told ? *manifest->lineage : AssumeLineage(each.step);
+      candidate.has_lineage = manifest->lineage.has_value();
+      candidate.lineage = candidate.has_lineage ? *manifest->lineage : AssumeLineage(each.step);
     } else if (manifest.status().code() == StatusCode::kUnavailable) {
       candidate.unknown = manifest.status();
     }
@@ -87,7 +87,7 @@ const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head&
   const CheckpointId parent = IdOf(head.lineage, head.step);
   const Candidate* child = nullptr;
   for (const Candidate& candidate : candidates) {
-    const bool follows = candidate.told && candidate.listed.step > head.step &&
+    const bool follows = candidate.has_lineage && candidate.listed.step > head.step &&
                          IsOfWriter(*candidate.lineage, latest) &&
                          !candidate.lineage->past.empty() &&
                          candidate.lineage->past.back() == parent;
@@ -108,7 +108,7 @@ bool IsHeadOf(const Candidate& candidate, const Latest& latest) {
   if (!candidate.listed.latest || !candidate.lineage) return false;
   if (!latest.lineage || HaveOneStart(*candidate.lineage, *latest.lineage)) return true;
   return !candidate.lineage->past.empty() &&
-         ComesFrom(*latest.lineage, candidate.lineage->past.back());
+         DescendsFrom(*latest.lineage, candidate.lineage->past.back());
 }
 
 Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Latest>& latest) {
@@ -128,7 +128,7 @@ Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Late
 bool MayBeOnLine(const Candidate& candidate, const Head& head) {
   if (!candidate.lineage || candidate.listed.step == head.step) return true;
   return candidate.listed.step < head.step &&
-         ComesFrom(head.lineage, IdOf(*candidate.lineage, candidate.listed.step));
+         DescendsFrom(head.lineage, IdOf(*candidate.lineage, candidate.listed.step));
 }
 
 // Returns true if another job wrote the checkpoint at the head's step.

@@ -94,7 +94,7 @@ bool IsLatestDraft(const fs::path& path) {
 
 // Makes the names of `root` and its parent folders durable. Otherwise a crash could remove such a
 // name and lose the checkpoints below. The creator of those folders may not have synced them.
-Status SyncWayTo(const fs::path& root, FileSystem& system) {
+Status SyncParentFolders(const fs::path& root, FileSystem& system) {
   std::error_code error;
   fs::path folder = fs::canonical(root, error);
   if (error) return ErrnoError(error.value(), root.string());
@@ -181,8 +181,8 @@ Status SetAside(const fs::path& folder, const fs::path& final, const std::string
 Status SetOtherJobAside(const fs::path& final, const Manifest& manifest, FileSystem& system) {
   if (!CheckOwnFolder(final).ok()) return OkStatus();
   const StatusOr<Manifest> there = ReadManifest(final);
-  const bool both_tell = there.ok() && there->lineage && manifest.lineage;
-  if (!both_tell || MayBeOfOneJob(*there->lineage, *manifest.lineage)) return OkStatus();
+  const bool both_have_lineage = there.ok() && there->lineage && manifest.lineage;
+  if (!both_have_lineage || MayBeOfOneJob(*there->lineage, *manifest.lineage)) return OkStatus();
   return SetAside(final, final, "it is another job's, and this job saves the step", system);
 }
 
@@ -298,7 +298,7 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_
   }
   DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
   DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root));
-  if (!latest) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
+  if (!latest) DS_RETURN_IF_ERROR(SyncParentFolders(root, system));
   const std::int64_t own = lineage ? lineage->generation : 0;
   DS_RETURN_IF_ERROR(Recover(root, std::max(own, latest ? latest->generation : 0), lock, system));
   const UnfinishedName name = DrawUnfinishedName(step, own);

@@ -44,7 +44,7 @@ StatusOr<std::string> MakeFolderMark(const fs::path& folder) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
   std::random_device random;
   const std::string mark = kPrefix + std::to_string(random()) + "-" + std::to_string(random());
-  DS_RETURN_IF_ERROR(WriteFileAtomically(folder / mark, MakeOwnMark(), 0600, Durability::kWhole));
+  DS_RETURN_IF_ERROR(WriteFileAtomically(folder / mark, MakeOwnMark(), 0600, Durability::kAtomic));
   RemoveAbandonedMarks(folder, mark);
   return mark;
 }

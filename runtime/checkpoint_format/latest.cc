@@ -42,8 +42,8 @@ std::optional<Latest> ParseLatest(std::string_view text) {
   }
   const auto start = json.find("start");
   if (start != json.end() && start->is_number_unsigned()) latest.start = start->get<std::int64_t>();
-  if (const auto told = json.find("lineage"); told != json.end()) {
-    if (auto lineage = LineageFromJson(*told); lineage.ok()) latest.lineage = *std::move(lineage);
+  if (const auto found = json.find("lineage"); found != json.end()) {
+    if (auto lineage = LineageFromJson(*found); lineage.ok()) latest.lineage = *std::move(lineage);
   }
   return latest;
 }

@@ -57,8 +57,8 @@ bool MayBeOfOneJob(const Lineage& a, const Lineage& b) {
     }
     return false;
   };
-  return std::all_of(of_a.begin(), of_a.end(), [&](const auto& told) {
-    return !of_b.contains(told.first) || have_one(told.first);
+  return std::all_of(of_a.begin(), of_a.end(), [&](const auto& other) {
+    return !of_b.contains(other.first) || have_one(other.first);
   });
 }
 
@@ -74,7 +74,7 @@ Lineage AssumeLineage(std::int64_t step) {
   return lineage;
 }
 
-bool ComesFrom(const Lineage& lineage, const CheckpointId& id) {
+bool DescendsFrom(const Lineage& lineage, const CheckpointId& id) {
   return std::any_of(lineage.past.begin(), lineage.past.end(), [&](const CheckpointId& last) {
     return IsOfOneStart(last, id) && id.step <= last.step;
   });

@@ -48,7 +48,7 @@ std::int64_t DrawStart();
 Lineage AssumeLineage(std::int64_t step);
 
 // Returns true when a checkpoint with this lineage descends from `id`.
-bool ComesFrom(const Lineage& lineage, const CheckpointId& id);
+bool DescendsFrom(const Lineage& lineage, const CheckpointId& id);
 
 // Returns false when both lineages contain starts of some generation but share none of these. A job
 // has one start per generation, and a copy of a job's folder continues with other starts. A job

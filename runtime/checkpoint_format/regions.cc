@@ -53,10 +53,10 @@ Status CheckSideBySide(std::span<const std::int64_t> tensor_shape, const Boxes& 
 
 // Returns the first dimension from which on the box spans the tensor fully. A row of the box is a
 // contiguous stretch: its extent in the last partial dimension times all later dimensions.
-std::size_t FirstWholeDimension(std::span<const std::int64_t> tensor_shape, const Box& box) {
-  std::size_t whole = tensor_shape.size();
-  while (whole > 0 && box.shape[whole - 1] == tensor_shape[whole - 1]) --whole;
-  return whole;
+std::size_t FirstFullDimension(std::span<const std::int64_t> tensor_shape, const Box& box) {
+  std::size_t full = tensor_shape.size();
+  while (full > 0 && box.shape[full - 1] == tensor_shape[full - 1]) --full;
+  return full;
 }
 
 std::int64_t Product(std::span<const std::int64_t> shape) {
@@ -150,21 +150,21 @@ std::vector<Stretch> FindStretches(std::span<const std::int64_t> tensor_shape,
   std::vector<Stretch> stretches;
   if (region.flat_count == 0) return stretches;
   if (region.boxes.size() > 1) return FindStretchesOfBoxes(tensor_shape, region);
-  const std::size_t whole =
-      region.boxes.empty() ? 0 : FirstWholeDimension(tensor_shape, region.boxes[0]);
-  if (whole == 0) {
+  const std::size_t full =
+      region.boxes.empty() ? 0 : FirstFullDimension(tensor_shape, region.boxes[0]);
+  if (full == 0) {
     stretches.push_back({region.flat_start, 0, region.flat_count});
     return stretches;
   }
   const Box& box = region.boxes[0];
   const std::int64_t row_length =
-      box.shape[whole - 1] * Product(std::span(tensor_shape).subspan(whole));
+      box.shape[full - 1] * Product(std::span(tensor_shape).subspan(full));
   std::int64_t local = 0;
   while (local < region.flat_count) {
     const std::int64_t in_box = region.flat_start + local;
     const std::int64_t in_row = in_box % row_length;
     const std::int64_t count = std::min(row_length - in_row, region.flat_count - local);
-    const std::int64_t row_start = GlobalStartOfRow(tensor_shape, box, whole, in_box / row_length);
+    const std::int64_t row_start = GlobalStartOfRow(tensor_shape, box, full, in_box / row_length);
     stretches.push_back({row_start + in_row, local, count});
     local += count;
   }

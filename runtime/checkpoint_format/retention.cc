@@ -24,7 +24,7 @@ bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage
   if (!CheckOwnFolder(root / StepDirectoryName(step)).ok()) return false;
   const StatusOr<Manifest> manifest = ReadManifest(root / StepDirectoryName(step));
   if (!manifest.ok() || manifest->step != step) return false;
-  return ComesFrom(lineage, IdOf(manifest->lineage.value_or(Lineage{}), step));
+  return DescendsFrom(lineage, IdOf(manifest->lineage.value_or(Lineage{}), step));
 }
 
 // Returns true when `latest` names the parent of `lineage`. Otherwise the head is found by its

@@ -73,14 +73,14 @@ void CompressedAllReduce::LayOutBuffers(const std::vector<at::Tensor>& buffers) 
   std::int64_t worker = 0;
   std::int64_t server = 0;
   for (const at::Tensor& buffer : buffers) {
-    BufferLayout place{.numel = buffer.numel(),
-                       .padded = PaddedNumel(buffer.numel()),
-                       .worker_offset = worker,
-                       .server_offset = server};
-    place.part = place.padded / ranks;
-    worker += place.padded;
-    server += place.part;
-    layouts_.push_back(place);
+    BufferLayout layout{.numel = buffer.numel(),
+                        .padded = PaddedNumel(buffer.numel()),
+                        .worker_offset = worker,
+                        .server_offset = server};
+    layout.part = layout.padded / ranks;
+    worker += layout.padded;
+    server += layout.part;
+    layouts_.push_back(layout);
   }
   bit_bytes_ = server / kBits;
   const auto options = at::TensorOptions(at::kFloat).device(world_.device());
@@ -98,12 +98,12 @@ at::Tensor CompressedAllReduce::CompressForServers(const std::vector<at::Tensor>
   const at::Tensor rows = at::empty({ranks, bit_bytes_ + count * std::int64_t{sizeof(float)}},
                                     scales.options().dtype(at::kByte));
   for (std::int64_t i = 0; i < count; ++i) {
-    const BufferLayout& place = layouts_[static_cast<std::size_t>(i)];
-    const at::Tensor values = worker_error_.narrow(0, place.worker_offset, place.padded);
-    values.narrow(0, 0, place.numel).add_(buffers[static_cast<std::size_t>(i)].flatten());
+    const BufferLayout& layout = layouts_[static_cast<std::size_t>(i)];
+    const at::Tensor values = worker_error_.narrow(0, layout.worker_offset, layout.padded);
+    values.narrow(0, 0, layout.numel).add_(buffers[static_cast<std::size_t>(i)].flatten());
     const at::Tensor positive = values.ge(0);
     scales.select(0, i).copy_(SplitOffScale(values, positive));
-    rows.narrow(1, place.server_offset / kBits, place.part / kBits)
+    rows.narrow(1, layout.server_offset / kBits, layout.part / kBits)
         .copy_(Packed(positive).view({ranks, -1}));
   }
   rows.narrow(1, bit_bytes_, rows.size(1) - bit_bytes_).copy_(scales.view(at::kByte));
@@ -120,13 +120,13 @@ at::Tensor CompressedAllReduce::CompressMean(const at::Tensor& received) {
   const at::Tensor row = at::empty({received.size(1)}, received.options());
   const at::Tensor scales = at::empty({shares.size(1)}, shares.options());
   for (std::int64_t i = 0; i < shares.size(1); ++i) {
-    const BufferLayout& place = layouts_[static_cast<std::size_t>(i)];
-    const at::Tensor bits = received.narrow(1, place.server_offset / kBits, place.part / kBits);
-    const at::Tensor error = server_error_.narrow(0, place.server_offset, place.part);
+    const BufferLayout& layout = layouts_[static_cast<std::size_t>(i)];
+    const at::Tensor bits = received.narrow(1, layout.server_offset / kBits, layout.part / kBits);
+    const at::Tensor error = server_error_.narrow(0, layout.server_offset, layout.part);
     error.add_(Signs(bits).mul_(shares.narrow(1, i, 1)).sum(0));
     const at::Tensor positive = error.ge(0);
     scales.select(0, i).copy_(SplitOffScale(error, positive));
-    row.narrow(0, place.server_offset / kBits, place.part / kBits).copy_(Packed(positive));
+    row.narrow(0, layout.server_offset / kBits, layout.part / kBits).copy_(Packed(positive));
   }
   row.narrow(0, bit_bytes_, row.numel() - bit_bytes_).copy_(scales.view(at::kByte));
   return row;
@@ -136,10 +136,10 @@ void CompressedAllReduce::Expand(const at::Tensor& rows,
                                  const std::vector<at::Tensor>& buffers) const {
   const at::Tensor scales = ScalesOf(rows);
   for (std::size_t i = 0; i < layouts_.size(); ++i) {
-    const BufferLayout& place = layouts_[i];
-    const at::Tensor bits = rows.narrow(1, place.server_offset / kBits, place.part / kBits);
+    const BufferLayout& layout = layouts_[i];
+    const at::Tensor bits = rows.narrow(1, layout.server_offset / kBits, layout.part / kBits);
     const at::Tensor values = Signs(bits).mul_(scales.narrow(1, static_cast<std::int64_t>(i), 1));
-    buffers[i].copy_(values.flatten().narrow(0, 0, place.numel).view(buffers[i].sizes()));
+    buffers[i].copy_(values.flatten().narrow(0, 0, layout.numel).view(buffers[i].sizes()));
   }
 }
 

@@ -88,13 +88,13 @@ std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int siz
   return data;
 }
 
-std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Tensor& part) {
-  CheckUsable(whole);
-  TORCH_CHECK(whole.scalar_type() == part.scalar_type() && whole.numel() == part.numel() * size,
-              "a tensor of ", whole.numel(), " elements of ", whole.scalar_type(), " is not ", size,
+std::vector<std::byte*> PartData(const at::Tensor& full, int size, const at::Tensor& part) {
+  CheckUsable(full);
+  TORCH_CHECK(full.scalar_type() == part.scalar_type() && full.numel() == part.numel() * size,
+              "a tensor of ", full.numel(), " elements of ", full.scalar_type(), " is not ", size,
               " parts of ", part.numel(), " elements of ", part.scalar_type());
   std::vector<std::byte*> data;
-  for (int rank = 0; rank < size; ++rank) data.push_back(BytesOf(whole) + rank * part.nbytes());
+  for (int rank = 0; rank < size; ++rank) data.push_back(BytesOf(full) + rank * part.nbytes());
   return data;
 }
 

@@ -23,8 +23,8 @@ const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors);
 // Returns one pointer per rank, into tensors that all match `like`.
 std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int size,
                                  const at::Tensor& like);
-// Returns one pointer per rank, into equal parts of `whole`, each as large as `part`.
-std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Tensor& part);
+// Returns one pointer per rank, into equal parts of `full`, each as large as `part`.
+std::vector<std::byte*> PartData(const at::Tensor& full, int size, const at::Tensor& part);
 std::vector<const std::byte*> AsReadOnly(const std::vector<std::byte*>& data);
 
 // Returns the number of elements of dimension 0 that go to each rank. Rows are divided equally

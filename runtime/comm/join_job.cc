@@ -74,10 +74,10 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHost(const RankIdentity& identity,
     return std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(region)),
                                        group_options);
   }
-  const MeetingPlace place = {.name = MeetingName(identity),
-                              .self = group_options.self,
-                              .timeout = options.connect_timeout};
-  StatusOr<SharedRegion> region = ExchangeRegion(place, bytes);
+  const Rendezvous rendezvous = {.name = MeetingName(identity),
+                                 .self = group_options.self,
+                                 .timeout = options.connect_timeout};
+  StatusOr<SharedRegion> region = ExchangeRegion(rendezvous, bytes);
   if (!region.ok()) {
     return region.status().WithContext("rank " + std::to_string(identity.rank) +
                                        " cannot join the other ranks of this host");
@@ -113,7 +113,7 @@ StatusOr<std::vector<PeerRecord>> ExchangeRecords(const RankIdentity& identity,
 }
 
 // Returns the ranks' hosts if ranks are numbered host by host; none if the records contradict that.
-std::optional<RankPlaces> PlacesOf(const std::vector<PeerRecord>& records) {
+std::optional<RankLocations> PlacesOf(const std::vector<PeerRecord>& records) {
   std::vector<int> counts;
   int local = 0;
   for (const PeerRecord& record : records) {
@@ -122,12 +122,12 @@ std::optional<RankPlaces> PlacesOf(const std::vector<PeerRecord>& records) {
     local = local + 1 == counts.back() ? 0 : local + 1;
   }
   if (local != 0) return std::nullopt;
-  return RankPlaces(counts);
+  return RankLocations(counts);
 }
 
 StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
                                                const ConnectOptions& options,
-                                               std::optional<RankPlaces>* places) {
+                                               std::optional<RankLocations>* layout) {
   DS_RETURN_IF_ERROR(RefuseRdmaDevices(options.interface));
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> all, ListLocalAddresses());
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> addresses,
@@ -135,8 +135,8 @@ StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
   DS_ASSIGN_OR_RETURN(const PeerListener listener, PeerListener::Open(addresses));
   DS_ASSIGN_OR_RETURN(const std::vector<PeerRecord> records,
                       ExchangeRecords(identity, listener, options));
-  *places = PlacesOf(records);
-  if (!places->has_value()) {
+  *layout = PlacesOf(records);
+  if (!layout->has_value()) {
     return FailedPreconditionError(
         "the ranks' LOCAL_RANK and LOCAL_WORLD_SIZE do not fit their RANK");
   }
@@ -169,11 +169,11 @@ StatusOr<std::unique_ptr<CpuGroup>> JoinRanks(const RankIdentity& identity,
   }
   DS_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> host, JoinHost(identity, options));
   if (on_one_host) return std::unique_ptr<CpuGroup>(std::move(host));
-  std::optional<RankPlaces> places;
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<PeerLinks> links, LinkPeers(identity, options, &places));
+  std::optional<RankLocations> layout;
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<PeerLinks> links, LinkPeers(identity, options, &layout));
   return std::unique_ptr<CpuGroup>(
       std::make_unique<WorldGroup>(std::move(host), std::move(links),
-                                   WorldGroupOptions{.rank = identity.rank, .places = *places}));
+                                   WorldGroupOptions{.rank = identity.rank, .layout = *layout}));
 }
 
 StatusOr<std::unique_ptr<Communicator>> ConnectHost(const RankIdentity& identity,
@@ -183,7 +183,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectHost(const RankIdentity& identity
 }
 
 // Sets NCCL's interface, unless the user has set it.
-Status TellNcclTheInterface(const std::string& interface) {
+Status SetNcclInterface(const std::string& interface) {
   constexpr char kVariable[] = "NCCL_SOCKET_IFNAME";
   if (interface.empty() || std::getenv(kVariable) != nullptr) return OkStatus();
   DS_RETURN_IF_ERROR(RefuseRdmaDevices(interface));
@@ -202,7 +202,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectGpus(const RankIdentity& identity
         "NCCL does not encrypt traffic to other hosts: leave --encrypt out on a network that you "
         "trust, or train on CPUs (--device cpu)");
   }
-  if (!on_one_host) DS_RETURN_IF_ERROR(TellNcclTheInterface(options.interface));
+  if (!on_one_host) DS_RETURN_IF_ERROR(SetNcclInterface(options.interface));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> control, ConnectHost(identity, options));
   return ConnectNccl(std::move(control), device, *options.collective_timeout);
 }

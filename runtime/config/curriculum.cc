@@ -9,8 +9,8 @@ namespace {
 // Returns the root curve's value from `least` to `most`, lowered to a multiple of `multiple`.
 std::int64_t OnCurve(double share, std::int64_t least, std::int64_t most, std::int64_t multiple) {
   const double exact = share * static_cast<double>(most - least) + static_cast<double>(least);
-  const auto whole = static_cast<std::int64_t>(std::floor(std::min(exact, 1e15)));
-  return whole - whole % multiple;
+  const auto integer = static_cast<std::int64_t>(std::floor(std::min(exact, 1e15)));
+  return integer - integer % multiple;
 }
 
 std::int64_t FindDiscrete(const CurriculumConfig& curriculum, std::int64_t step) {

@@ -71,7 +71,7 @@ struct ParallelConfig {
 
 // PipelineConfig selects how a model is split into pipeline stages.
 struct PipelineConfig {
-  std::string partition = "best";          // one that pipeline::CutBlocks knows
+  std::string partition = "best";          // one that pipeline::PartitionBlocks knows
   int activation_checkpoint_interval = 0;  // 1: recomputes layers in the backward pass
   // Each tensor rank sends its part of the tensors that stages exchange; false: each sends all.
   bool pipe_partitioned = true;  // of activations

@@ -5,10 +5,10 @@
 namespace ds::config {
 
 std::vector<std::string> ListIdleKeys(std::string_view given, const DsConfig& config,
-                                      RankPlaces places) {
+                                      RankPlacement placement) {
   using Json = nlohmann::ordered_json;
   std::vector<std::string> idle;
-  if (!places.on_cpu) return idle;
+  if (!placement.on_cpu) return idle;
   if (config.activation_checkpointing.cpu_checkpointing) {
     idle.emplace_back(
         "activation_checkpointing.cpu_checkpointing moves nothing: the ranks compute on the CPU");
@@ -16,7 +16,8 @@ std::vector<std::string> ListIdleKeys(std::string_view given, const DsConfig& co
   // Stage 3 sets overlap_comm by default, which is not worth a message, so only `given` counts.
   const Json json = Json::parse(given, nullptr, /*allow_exceptions=*/false);
   const Json::json_pointer overlap("/zero_optimization/overlap_comm");
-  if (places.one_host && json.is_object() && json.contains(overlap) && json.at(overlap) == true) {
+  if (placement.one_host && json.is_object() && json.contains(overlap) &&
+      json.at(overlap) == true) {
     idle.emplace_back(
         "zero_optimization.overlap_comm overlaps nothing: between CPU ranks of one host the cores "
         "that compute copy, too");

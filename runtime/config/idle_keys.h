@@ -10,13 +10,13 @@
 
 namespace ds::config {
 
-struct RankPlaces {
+struct RankPlacement {
   bool on_cpu = false;
   bool one_host = false;
 };
 
 // Returns one sentence per such key. `given` is the user's ds_config as JSON (TrainJob).
 std::vector<std::string> ListIdleKeys(std::string_view given, const DsConfig& config,
-                                      RankPlaces places);
+                                      RankPlacement placement);
 
 }  // namespace ds::config

@@ -29,10 +29,10 @@ inline std::int64_t CountIterationElements(std::int64_t rows, std::int64_t colum
 }
 
 // The part of a buffer that Muon updates at once. Sizes are in elements.
-struct MuonPart {
+struct MuonSlice {
   std::int64_t views = 0;  // of this rank
   std::int64_t shard = 0;  // the shard that contains the views
-  std::int64_t whole = 0;  // the full buffer
+  std::int64_t full = 0;   // the full buffer
   bool sharded = false;
   std::int64_t iteration = 0;  // CountIterationElements of the largest matrix
 };
@@ -40,9 +40,9 @@ struct MuonPart {
 // Returns the elements that the update takes in addition to the part itself: `u`, the full `u` if
 // it is sharded, the result, and, one after the other, an iteration and this rank's shard of the
 // result.
-inline std::int64_t CountMuonElements(const MuonPart& part) {
+inline std::int64_t CountMuonElements(const MuonSlice& part) {
   if (!part.sharded) return 2 * part.views + part.iteration;
-  return part.views + 2 * part.whole + std::max(part.iteration, part.shard);
+  return part.views + 2 * part.full + std::max(part.iteration, part.shard);
 }
 
 }  // namespace ds::config

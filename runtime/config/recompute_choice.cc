@@ -36,7 +36,7 @@ bool IsRecomputed(const RecomputeChoice& choice, int index, int blocks) {
          (index - 1) % choice.every == 0;
 }
 
-Status CheckBufferedParts(std::int64_t parts, std::int64_t recomputed_layers) {
+Status CheckBufferedPartitions(std::int64_t parts, std::int64_t recomputed_layers) {
   if (recomputed_layers <= parts) return OkStatus();
   const std::string layers = std::to_string(recomputed_layers);
   return InvalidArgumentError("activation_checkpointing.number_checkpoints is " +

@@ -41,6 +41,6 @@ bool IsRecomputed(const RecomputeChoice& choice, int index, int blocks);
 
 // Returns OK if the buffer of contiguous_memory_optimization has a part for each of the layers that
 // a rank recomputes in a pass. The error names a number of parts that suffices.
-Status CheckBufferedParts(std::int64_t parts, std::int64_t recomputed_layers);
+Status CheckBufferedPartitions(std::int64_t parts, std::int64_t recomputed_layers);
 
 }  // namespace ds::config

@@ -61,8 +61,8 @@ constexpr auto kFields = std::tuple{
     std::pair{"recompute", &TrainJob::recompute},
     std::pair{"mlp_tiles", &TrainJob::mlp_tiles},
     std::pair{"sequence_kind", &TrainJob::sequence_kind},
-    std::pair{"portion", &TrainJob::portion},
-    std::pair{"portions_in", &TrainJob::portions_in},
+    std::pair{"portion", &TrainJob::sp_chunk},
+    std::pair{"portions_in", &TrainJob::sp_offload},
     std::pair{"pipeline_schedule", &TrainJob::pipeline_schedule},
     std::pair{"pipeline_virtual_stages", &TrainJob::pipeline_virtual_stages},
     std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
@@ -214,9 +214,9 @@ Status CheckLora(const TrainJob& job) {
   return CheckOneOf("quantize_base", job.quantize_base, {"", "nf4", "nf4-double", "int8"});
 }
 
-Status CheckPortions(const TrainJob& job) {
-  if (job.portion < 0) return FieldError("portion", "0 or more");
-  if (job.portion > 0 || job.portions_in.empty()) return OkStatus();
+Status CheckChunks(const TrainJob& job) {
+  if (job.sp_chunk < 0) return FieldError("portion", "0 or more");
+  if (job.sp_chunk > 0 || job.sp_offload.empty()) return OkStatus();
   return FieldError("portion", "above 0 when portions_in is given");
 }
 
@@ -249,7 +249,7 @@ Status CheckRanges(const TrainJob& job) {
     return FieldError("neftune_noise_alpha", "0 or more");
   }
   if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
-  DS_RETURN_IF_ERROR(CheckPortions(job));
+  DS_RETURN_IF_ERROR(CheckChunks(job));
   DS_RETURN_IF_ERROR(CheckSaving(job));
   DS_RETURN_IF_ERROR(CheckEvaluation(job));
   DS_RETURN_IF_ERROR(CheckLora(job));

@@ -61,8 +61,8 @@ struct TrainJob {
   std::string recompute = "auto";         // a value that ParseRecompute accepts
   std::int64_t mlp_tiles = 1;             // tiles of rows in feed-forward layers, run one by one
   std::string sequence_kind = "ulysses";  // or ring: kind of sequence parallelism
-  std::int64_t portion = 0;               // tokens per portion (FPDT chunk) of attention; 0: all
-  std::string portions_in;  // where portions are kept: "" (the device), cpu or a folder
+  std::int64_t sp_chunk = 0;              // tokens per chunk (FPDT) of attention; 0: all
+  std::string sp_offload;  // where chunks are stored: "" (the device), cpu or a folder
   std::string pipeline_schedule = "1f1b";     // with pipeline stages: a pipeline::ScheduleKind
   std::int64_t pipeline_virtual_stages = 0;   // per stage; 0: the schedule's default
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only

@@ -37,38 +37,38 @@ StatusOr<CurriculumOrder> CurriculumOrder::Create(std::span<const std::int64_t> 
   return result;
 }
 
-void CurriculumOrder::AddCluster(std::int64_t first_place, std::size_t first, std::size_t end,
+void CurriculumOrder::AddCluster(std::int64_t first_position, std::size_t first, std::size_t end,
                                  Sampler::Options order) {
   order.seed = SplitMix(order.seed + clusters_.size());
   const std::array<double, 2> sizes = {static_cast<double>(first),
                                        static_cast<double>(end - first)};
-  clusters_.push_back({.first_place = first_place,
+  clusters_.push_back({.first_position = first_position,
                        .first = first,
                        .order = Sampler(static_cast<std::int64_t>(end - first), order),
                        .shares = Blend(std::span(sizes).subspan(first == 0 ? 1 : 0))});
-  const std::array<std::int64_t, 2> mark = {first_place, static_cast<std::int64_t>(end)};
+  const std::array<std::int64_t, 2> mark = {first_position, static_cast<std::int64_t>(end)};
   fingerprint_ = checkpoint::ExtendCrc32c(fingerprint_, std::as_bytes(std::span(mark)));
 }
 
 CurriculumOrder::Growth CurriculumOrder::growth() const {
   return {.first = clusters_.front().order.samples(),
           .last = std::ssize(samples_),
-          .last_step = clusters_.back().first_place / samples_per_step_ + 1};
+          .last_step = clusters_.back().first_position / samples_per_step_ + 1};
 }
 
-std::int64_t CurriculumOrder::At(std::int64_t place) {
-  const auto later =
-      std::upper_bound(clusters_.begin(), clusters_.end(), place,
-                       [](std::int64_t at, const Cluster& each) { return at < each.first_place; });
+std::int64_t CurriculumOrder::At(std::int64_t position) {
+  const auto later = std::upper_bound(
+      clusters_.begin(), clusters_.end(), position,
+      [](std::int64_t at, const Cluster& each) { return at < each.first_position; });
   auto cluster = std::prev(later);
   while (cluster != clusters_.begin()) {
-    const Blend::Turn at = cluster->shares.At(place - cluster->first_place);
-    place = at.index;
+    const Blend::SourceSample at = cluster->shares.At(position - cluster->first_position);
+    position = at.index;
     if (at.source == 1) break;
-    place += cluster->first_place;
+    position += cluster->first_position;
     --cluster;
   }
-  return samples_[cluster->first + static_cast<std::size_t>(cluster->order.At(place))];
+  return samples_[cluster->first + static_cast<std::size_t>(cluster->order.At(position))];
 }
 
 }  // namespace ds::data

@@ -29,8 +29,8 @@ class CurriculumOrder {
                                           std::int64_t samples_per_step,
                                           const Sampler::Options& order);
 
-  // Requires place >= 0.
-  std::int64_t At(std::int64_t place);
+  // Requires position >= 0.
+  std::int64_t At(std::int64_t position);
 
   // Growth: `first` samples are eligible in the first step, `last` samples from step `last_step`
   // on.
@@ -44,13 +44,13 @@ class CurriculumOrder {
 
  private:
   struct Cluster {
-    std::int64_t first_place = 0;  // position in the stream
-    std::size_t first = 0;         // index in samples_
+    std::int64_t first_position = 0;  // position in the stream
+    std::size_t first = 0;            // index in samples_
     Sampler order;
     Blend shares;  // of the previous stream and this cluster; the first cluster has one share
   };
   CurriculumOrder() = default;
-  void AddCluster(std::int64_t first_place, std::size_t first, std::size_t end,
+  void AddCluster(std::int64_t first_position, std::size_t first, std::size_t end,
                   Sampler::Options order);
 
   std::int64_t samples_per_step_ = 1;

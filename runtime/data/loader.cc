@@ -169,56 +169,57 @@ std::int64_t Loader::samples_per_epoch() const {
 }
 
 std::int64_t Loader::batches_per_epoch() const {
-  const std::int64_t places = options_.micro_batch * options_.reader.count;
-  return (samples_per_epoch() + places - 1) / places;
+  const std::int64_t positions = options_.micro_batch * options_.reader.count;
+  return (samples_per_epoch() + positions - 1) / positions;
 }
 
 // Makes a batch; a batch by tokens is as long as its longest sample.
-Batch Loader::MakeBatch(std::vector<SampleName> samples) const {
+TokenBatch Loader::MakeBatch(std::vector<SampleName> samples) const {
   const auto batch = std::ssize(samples);
   std::int64_t length = batches_ ? 1 : options_.seq_len;
   for (const auto& [source, sample] : samples) {
     if (batches_) length = std::max(length, sets_[source].CountInputs(sample));
   }
   const auto options = at::TensorOptions(at::kLong).pinned_memory(options_.pinned);
-  Batch result{.inputs = at::empty({batch, length}, options),
-               .labels = at::empty({batch, length}, options),
-               .tokens = batch * length,
-               .place = FirstPlace(),
-               .samples = std::move(samples)};
-  if (batches_) result.step_part = batches_->PartAt(result.place);
+  TokenBatch result{.inputs = at::empty({batch, length}, options),
+                    .labels = at::empty({batch, length}, options),
+                    .tokens = batch * length,
+                    .position = FirstPosition(),
+                    .samples = std::move(samples)};
+  if (batches_) result.step_part = batches_->StepRangeAt(result.position);
   const bool knows_documents =
       std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.has_documents(); });
   if (knows_documents) result.documents = at::empty({batch, length}, options);
   return result;
 }
 
-std::int64_t Loader::FirstPlace() const {
+std::int64_t Loader::FirstPosition() const {
   return consumed_ + options_.reader.index * options_.micro_batch;
 }
 
 std::vector<SampleName> Loader::FindSamples() {
   std::vector<SampleName> samples;
   for (std::int64_t i = 0; i < options_.micro_batch; ++i) {
-    const std::int64_t place = FirstPlace() + i;
+    const std::int64_t position = FirstPosition() + i;
     if (batches_) {
-      for (const std::int64_t sample : batches_->At(place)) samples.push_back({.sample = sample});
+      for (const std::int64_t sample : batches_->At(position))
+        samples.push_back({.sample = sample});
       continue;
     }
-    const Blend::Turn at = blend_.At(place);
+    const Blend::SourceSample at = blend_.At(position);
     samples.push_back(
         {.source = at.source,
-         .sample = curriculum_ ? curriculum_->At(place) : samplers_[at.source].At(at.index)});
+         .sample = curriculum_ ? curriculum_->At(position) : samplers_[at.source].At(at.index)});
   }
   return samples;
 }
 
-StatusOr<Batch> Loader::Next() {
-  Batch result = MakeBatch(FindSamples());
+StatusOr<TokenBatch> Loader::Next() {
+  TokenBatch result = MakeBatch(FindSamples());
   for (std::int64_t row = 0; row < std::ssize(result.samples); ++row) {
     const auto& [source, sample] = result.samples[static_cast<std::size_t>(row)];
     DS_RETURN_IF_ERROR(sets_[source].FillRow(sample, row, &result));
-    const bool is_over = options_.once && result.place + row >= samples_per_epoch();
+    const bool is_over = options_.once && result.position + row >= samples_per_epoch();
     if (is_over) result.labels[row].fill_(kIgnoredLabel);
   }
   // Samples with one document need no document numbers, and attention without them is faster.
@@ -232,7 +233,7 @@ StatusOr<std::int64_t> Loader::CountLabels() {
   Restart();
   std::int64_t labels = 0;
   for (std::int64_t i = 0; i < batches_per_epoch(); ++i) {
-    DS_ASSIGN_OR_RETURN(const Batch batch, Next());
+    DS_ASSIGN_OR_RETURN(const TokenBatch batch, Next());
     labels += batch.labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
   }
   Restart();

@@ -33,7 +33,7 @@ namespace ds::data {
 class BatchStream : public checkpoint::Stateful {
  public:
   // Returns the next micro-batch. On failure the position does not change.
-  virtual StatusOr<Batch> Next() = 0;
+  virtual StatusOr<TokenBatch> Next() = 0;
 };
 
 class Loader : public BatchStream {
@@ -46,7 +46,7 @@ class Loader : public BatchStream {
   static StatusOr<std::unique_ptr<Loader>> Create(TokenSource source, const LoaderOptions& options);
 
   // Returns this rank's next micro-batch. Returns the errors of SampleSet::FillRow.
-  StatusOr<Batch> Next() override;
+  StatusOr<TokenBatch> Next() override;
 
   const Blend& blend() const { return blend_; }
   // Empty without metrics.
@@ -58,7 +58,7 @@ class Loader : public BatchStream {
   std::vector<std::int64_t> CountSamples() const;
   std::int64_t samples_per_epoch() const;
   // Returns the epoch's length in positions of the stream. A step has samples_per_step positions.
-  std::int64_t places_per_epoch() const {
+  std::int64_t positions_per_epoch() const {
     return batches_ ? batches_->size() : samples_per_epoch();
   }
   // Returns the number of calls of Next() on each rank in one pass.
@@ -82,10 +82,10 @@ class Loader : public BatchStream {
   Loader(std::vector<SampleSet> sets, const LoaderOptions& options);
   Status OrderByMetrics();
   Status BatchByTokens();
-  Batch MakeBatch(std::vector<SampleName> samples) const;
+  TokenBatch MakeBatch(std::vector<SampleName> samples) const;
   // Returns the samples of this rank's next batch.
   std::vector<SampleName> FindSamples();
-  std::int64_t FirstPlace() const;  // of this rank's next batch
+  std::int64_t FirstPosition() const;  // of this rank's next batch
 
   std::vector<SampleSet> sets_;
   LoaderOptions options_;

@@ -29,17 +29,17 @@ struct SampleName {
 };
 
 // Batch: one micro-batch of next-token prediction.
-struct Batch {
+struct TokenBatch {
   at::Tensor inputs;     // [B, S] int64, CPU, contiguous
   at::Tensor labels;     // [B, S] int64: the inputs shifted by one token, or kIgnoredLabel
   at::Tensor documents;  // [B, S] int64, numbers from 0 in a sample; undefined: one each
   std::vector<std::int64_t> lengths = {};  // tokens of each row, without padding at its end
   std::int64_t longest = 0;                // tokens of the longest document, without padding
   std::int64_t tokens = 0;                 // B * S
-  std::int64_t place = 0;                  // first position in the stream
+  std::int64_t position = 0;               // first position in the stream
   std::vector<SampleName> samples = {};    // one per row
   // The batch's position in its step, if batches are made by tokens.
-  std::optional<TokenBatches::StepPart> step_part = {};
+  std::optional<TokenBatches::StepRange> step_part = {};
 };
 
 struct LoaderOptions {

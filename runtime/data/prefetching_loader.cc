@@ -18,7 +18,7 @@ PrefetchingLoader::Read PrefetchingLoader::ReadNext() {
   Read read;
   try {
     read.batch = stream_->Next();
-    read.state_behind = stream_->State();
+    read.state_after = stream_->State();
   } catch (...) {
     read.thrown = std::current_exception();
   }
@@ -41,7 +41,7 @@ void PrefetchingLoader::ReadAhead(const std::stop_token& stop) {
   }
 }
 
-StatusOr<Batch> PrefetchingLoader::Next() {
+StatusOr<TokenBatch> PrefetchingLoader::Next() {
   if (!reader_.joinable()) {
     reader_ = std::jthread([this](const std::stop_token& stop) { ReadAhead(stop); });
   }
@@ -51,7 +51,7 @@ StatusOr<Batch> PrefetchingLoader::Next() {
   waited_ += Clock::System().Now() - begin;
   Read first = std::move(read_.front());
   read_.pop_front();
-  state_ = std::move(first.state_behind);
+  state_ = std::move(first.state_after);
   changed_.notify_all();
   if (first.thrown) std::rethrow_exception(first.thrown);
   return std::move(first.batch);

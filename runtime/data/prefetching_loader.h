@@ -29,7 +29,7 @@ class PrefetchingLoader : public BatchStream {
   PrefetchingLoader(std::unique_ptr<BatchStream> stream, std::size_t depth);
   ~PrefetchingLoader() override;
 
-  StatusOr<Batch> Next() override;
+  StatusOr<TokenBatch> Next() override;
 
   // Returns the time that Next has waited for batches since the previous call.
   std::chrono::duration<double> TakeWaited() { return std::exchange(waited_, {}); }
@@ -41,10 +41,10 @@ class PrefetchingLoader : public BatchStream {
 
  private:
   struct Read {
-    StatusOr<Batch> batch = Batch();
+    StatusOr<TokenBatch> batch = TokenBatch();
     std::exception_ptr thrown = {};  // instead of a batch: an exception of LibTorch, when out of
                                      // memory
-    nlohmann::json state_behind = {};
+    nlohmann::json state_after = {};
 
     bool ok() const { return thrown == nullptr && batch.ok(); }
   };

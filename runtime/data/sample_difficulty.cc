@@ -58,7 +58,7 @@ Status DamagedMap(const fs::path& path, const std::string& what) {
 
 // Returns an element as int64. A uint64 beyond int64 becomes negative, which no valid sample or
 // metric is.
-std::int64_t WholeNumberAt(const char* bytes, Dtype dtype) {
+std::int64_t IntegerAt(const char* bytes, Dtype dtype) {
   const bool is_signed = dtype.is_signed;
   switch (dtype.bytes) {
     case 1:
@@ -89,8 +89,8 @@ StatusOr<RowIndex> ParseIndex(const fs::path& path, std::string_view bytes) {
   }
   const auto rows = NumberAt<std::uint64_t>(bytes.data() + 18);
   const auto documents = NumberAt<std::uint64_t>(bytes.data() + 26);
-  const std::size_t room = bytes.size() - kIndexHeaderBytes;
-  if (rows > room / 12 || documents > room / 8 || room != 12 * rows + 8 * documents) {
+  const std::size_t capacity = bytes.size() - kIndexHeaderBytes;
+  if (rows > capacity / 12 || documents > capacity / 8 || capacity != 12 * rows + 8 * documents) {
     return DamagedMap(path, "it has " + std::to_string(bytes.size()) +
                                 " bytes, which does not match its number of rows");
   }
@@ -122,7 +122,7 @@ StatusOr<IndexedRows> ReadIndexedRows(const std::string& prefix) {
   }
   IndexedRows rows{.numbers = std::vector<std::int64_t>(count), .ends = std::move(index.ends)};
   for (std::size_t i = 0; i < count; ++i) {
-    rows.numbers[i] = WholeNumberAt(bytes.data() + i * index.dtype.bytes, index.dtype);
+    rows.numbers[i] = IntegerAt(bytes.data() + i * index.dtype.bytes, index.dtype);
   }
   return rows;
 }
@@ -280,9 +280,9 @@ StatusOr<Numbers> FindDifficulties(const config::SampleMetric& metric, const Sam
   Numbers difficulties(static_cast<std::size_t>(samples.size()), kNever);
   const auto count = std::ssize(ranking.samples);
   const std::int64_t parts = metric.difficulty.max_difficulty, each = count / parts;
-  for (std::int64_t place = 0; place < count; ++place) {
-    const auto at = static_cast<std::size_t>(place);
-    const std::int64_t part = each == 0 ? parts : std::min(place / each + 1, parts);
+  for (std::int64_t position = 0; position < count; ++position) {
+    const auto at = static_cast<std::size_t>(position);
+    const std::int64_t part = each == 0 ? parts : std::min(position / each + 1, parts);
     difficulties[static_cast<std::size_t>(ranking.samples[at])] =
         metric.by_percentile ? part : ranking.metrics[at];
   }

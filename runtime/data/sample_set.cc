@@ -17,14 +17,14 @@ constexpr std::int64_t kPadding = 0;  // any id: padding has no labels
 StatusOr<SampleSet> SampleSet::Create(TokenSource source, const LoaderOptions& options) {
   DS_ASSIGN_OR_RETURN(SamplePlan plan, PlanSamples(source, options.packing, options.seq_len));
   DS_RETURN_IF_ERROR(CheckHasSamples(plan, source.size(), options.seq_len));
-  DS_ASSIGN_OR_RETURN(const SamplePart part,
+  DS_ASSIGN_OR_RETURN(const ChosenSamples part,
                       ChooseSamples(plan, options.held_out, options.takes_held_out));
   SampleSet set(std::move(source), std::move(plan), part, options.vocab_size);
   DS_ASSIGN_OR_RETURN(set.fingerprints_, set.source_.TakeFingerprints());
   return set;
 }
 
-Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const {
+Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, TokenBatch* batch) const {
   const SampleRange range = plan_.At(first_ + sample);
   const std::int64_t length = batch->inputs.size(1);
   batch->lengths.resize(static_cast<std::size_t>(batch->inputs.size(0)));
@@ -52,13 +52,13 @@ Status SampleSet::ReadInputs(std::int64_t sample, std::vector<std::int64_t>* tok
 
 // Padding belongs to the last document. Its tokens precede the padding and do not attend to it, so
 // no mask is needed.
-Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const {
+Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, TokenBatch* batch) const {
   const std::int64_t length = batch->inputs.size(1);
   const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
   std::vector<std::int64_t> documents(static_cast<std::size_t>(readable));
-  std::vector<std::int64_t> learnt(documents.size());
+  std::vector<std::int64_t> in_loss(documents.size());
   DS_RETURN_IF_ERROR(source_.ReadDocuments(range.first, documents));
-  DS_RETURN_IF_ERROR(source_.ReadLearnt(range.first, learnt));
+  DS_RETURN_IF_ERROR(source_.ReadLossMask(range.first, in_loss));
   auto* const numbers = batch->documents.mutable_data_ptr<std::int64_t>() + row * length;
   const auto last = static_cast<std::size_t>(range.count) - 1;
   std::fill(std::copy_n(documents.begin(), range.count, numbers), numbers + length,
@@ -67,7 +67,7 @@ Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batc
   batch->longest = std::max(batch->longest, LongestRun(own));
   auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
   for (std::size_t i = 1; i < documents.size(); ++i) {
-    if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;
+    if (documents[i] != documents[i - 1] || in_loss[i] == 0) labels[i - 1] = kIgnoredLabel;
   }
   return OkStatus();
 }

@@ -32,7 +32,7 @@ class SampleSet {
   // Fills a row of the batch with a sample below size(), which must fit. The rest of the row is
   // padding without labels. Returns an error for a token id outside the vocabulary (naming file and
   // offset) and for a file that can no longer be read.
-  Status FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const;
+  Status FillRow(std::int64_t sample, std::int64_t row, TokenBatch* batch) const;
 
   // Reads the input tokens of a sample below size(), without padding. CountInputs returns their
   // number. Returns the errors of FillRow.
@@ -40,14 +40,14 @@ class SampleSet {
   std::int64_t CountInputs(std::int64_t sample) const { return plan_.At(first_ + sample).count; }
 
  private:
-  SampleSet(TokenSource source, SamplePlan plan, SamplePart part, std::int64_t vocab_size)
+  SampleSet(TokenSource source, SamplePlan plan, ChosenSamples part, std::int64_t vocab_size)
       : source_(std::move(source)),
         plan_(std::move(plan)),
         vocab_size_(vocab_size),
         first_(part.first),
         size_(part.count) {}
   // Fills in the row's documents and removes labels that do not contribute to the loss.
-  Status MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const;
+  Status MarkDocuments(SampleRange range, std::int64_t row, TokenBatch* batch) const;
 
   TokenSource source_;
   Fingerprints fingerprints_;

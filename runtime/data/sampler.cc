@@ -35,8 +35,8 @@ std::int64_t Permutation::At(std::int64_t index) const {
   return static_cast<std::int64_t>(value);
 }
 
-std::int64_t Sampler::At(std::int64_t place) {
-  const std::int64_t pass = place / samples_, index = place % samples_;
+std::int64_t Sampler::At(std::int64_t position) {
+  const std::int64_t pass = position / samples_, index = position % samples_;
   if (!options_.shuffle) return index;
   if (pass != pass_) {
     permutation_.emplace(samples_,
@@ -49,13 +49,14 @@ std::int64_t Sampler::At(std::int64_t place) {
 namespace {
 
 constexpr int kShareBits = 62;
-constexpr auto kWhole = std::uint64_t{1} << kShareBits;
+constexpr auto kOne = std::uint64_t{1} << kShareBits;
 
 // Rounds to the nearest. Results of consecutive positions differ by at most one, because a share is
 // at most 1.
-std::int64_t CountShare(std::uint64_t share, std::int64_t places) {
-  const auto product = static_cast<unsigned __int128>(share) * static_cast<std::uint64_t>(places);
-  return static_cast<std::int64_t>((product + kWhole / 2) >> kShareBits);
+std::int64_t CountShare(std::uint64_t share, std::int64_t positions) {
+  const auto product =
+      static_cast<unsigned __int128>(share) * static_cast<std::uint64_t>(positions);
+  return static_cast<std::int64_t>((product + kOne / 2) >> kShareBits);
 }
 
 }  // namespace
@@ -93,34 +94,34 @@ Blend::Branch Blend::Build(std::span<const Weighed> sources) {
   return {.node = static_cast<int>(nodes_.size()) - 1};
 }
 
-Blend::Turn Blend::At(std::int64_t place) const {
+Blend::SourceSample Blend::At(std::int64_t position) const {
   Branch branch = root_;
   while (branch.node >= 0) {
     const Node& node = nodes_[static_cast<std::size_t>(branch.node)];
-    const std::int64_t before = CountShare(node.share, place);
-    const bool is_first = CountShare(node.share, place + 1) > before;
+    const std::int64_t before = CountShare(node.share, position);
+    const bool is_first = CountShare(node.share, position + 1) > before;
     branch = is_first ? node.first : node.second;
-    place = is_first ? before : place - before;
+    position = is_first ? before : position - before;
   }
-  return {.source = branch.source, .index = place};
+  return {.source = branch.source, .index = position};
 }
 
-std::vector<std::int64_t> Blend::Count(std::int64_t places) const {
+std::vector<std::int64_t> Blend::Count(std::int64_t positions) const {
   std::vector<std::int64_t> counts(nodes_.size() + 1);
-  CountIn(root_, places, &counts);
+  CountIn(root_, positions, &counts);
   return counts;
 }
 
-void Blend::CountIn(const Branch& branch, std::int64_t places,
+void Blend::CountIn(const Branch& branch, std::int64_t positions,
                     std::vector<std::int64_t>* counts) const {
   if (branch.node < 0) {
-    (*counts)[branch.source] = places;
+    (*counts)[branch.source] = positions;
     return;
   }
   const Node& node = nodes_[static_cast<std::size_t>(branch.node)];
-  const std::int64_t first = CountShare(node.share, places);
+  const std::int64_t first = CountShare(node.share, positions);
   CountIn(node.first, first, counts);
-  CountIn(node.second, places - first, counts);
+  CountIn(node.second, positions - first, counts);
 }
 
 }  // namespace ds::data

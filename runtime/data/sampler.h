@@ -47,8 +47,8 @@ class Sampler {
   std::int64_t samples() const { return samples_; }
   const Options& options() const { return options_; }
 
-  // Returns the sample at position `place` >= 0 of the stream. Caches the pass's permutation.
-  std::int64_t At(std::int64_t place);
+  // Returns the sample at position `position` >= 0 of the stream. Caches the pass's permutation.
+  std::int64_t At(std::int64_t position);
 
  private:
   std::int64_t samples_;
@@ -70,16 +70,16 @@ class Blend {
   // above 0.
   explicit Blend(std::span<const double> weights);
 
-  // Turn: the source at a position; it fills its index-th position there, counted from 0.
-  struct Turn {
+  // SourceSample: the source at a position; it fills its index-th position there, counted from 0.
+  struct SourceSample {
     std::size_t source = 0;
     std::int64_t index = 0;
   };
-  // Requires place >= 0.
-  Turn At(std::int64_t place) const;
+  // Requires position >= 0.
+  SourceSample At(std::int64_t position) const;
 
-  // Returns how many of the first `places` positions each source fills.
-  std::vector<std::int64_t> Count(std::int64_t places) const;
+  // Returns how many of the first `positions` positions each source fills.
+  std::vector<std::int64_t> Count(std::int64_t positions) const;
 
  private:
   // Branch: a node, which divides its positions between two branches, or a source.
@@ -96,7 +96,8 @@ class Blend {
     std::size_t source = 0;
   };
   Branch Build(std::span<const Weighed> sources);
-  void CountIn(const Branch& branch, std::int64_t places, std::vector<std::int64_t>* counts) const;
+  void CountIn(const Branch& branch, std::int64_t positions,
+               std::vector<std::int64_t>* counts) const;
 
   std::vector<Node> nodes_;
   Branch root_;

@@ -36,8 +36,8 @@ StatusOr<TokenBatches> TokenBatches::Create(std::span<const std::int64_t> length
   Coverage& coverage = result.coverage_;
   coverage.samples = result.ends_.back();
   coverage.fewest = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t place = 0; place < result.size(); place += per_step) {
-    const std::int64_t samples = result.PartAt(place).samples;
+  for (std::int64_t position = 0; position < result.size(); position += per_step) {
+    const std::int64_t samples = result.StepRangeAt(position).samples;
     coverage.fewest = std::min(coverage.fewest, samples);
     coverage.most = std::max(coverage.most, samples);
   }
@@ -63,15 +63,15 @@ void TokenBatches::TakeAll(std::span<const std::int64_t> lengths,
   }
 }
 
-std::span<const std::int64_t> TokenBatches::At(std::int64_t place) const {
-  const std::int64_t micro_batch = place % size();
+std::span<const std::int64_t> TokenBatches::At(std::int64_t position) const {
+  const std::int64_t micro_batch = position % size();
   const std::int64_t begin = EndOf(micro_batch), end = EndOf(micro_batch + 1);
   return std::span(samples_).subspan(static_cast<std::size_t>(begin),
                                      static_cast<std::size_t>(end - begin));
 }
 
-TokenBatches::StepPart TokenBatches::PartAt(std::int64_t place) const {
-  const std::int64_t micro_batch = place % size();
+TokenBatches::StepRange TokenBatches::StepRangeAt(std::int64_t position) const {
+  const std::int64_t micro_batch = position % size();
   const std::int64_t first = micro_batch - micro_batch % per_step_;
   return {.first = EndOf(micro_batch) - EndOf(first),
           .samples = EndOf(first + per_step_) - EndOf(first)};

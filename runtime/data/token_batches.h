@@ -30,15 +30,16 @@ class TokenBatches {
   std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()) - 1; }
   std::int64_t per_step() const { return per_step_; }
 
-  // Returns the samples of the micro-batch at position `place` >= 0 of an endless stream of passes.
-  std::span<const std::int64_t> At(std::int64_t place) const;
+  // Returns the samples of the micro-batch at position `position` >= 0 of an endless stream of
+  // passes.
+  std::span<const std::int64_t> At(std::int64_t position) const;
 
-  // StepPart: the position of a micro-batch among the samples of its step.
-  struct StepPart {
+  // StepRange: the position of a micro-batch among the samples of its step.
+  struct StepRange {
     std::int64_t first = 0;    // index of its first sample in the step
     std::int64_t samples = 0;  // number of samples of the step
   };
-  StepPart PartAt(std::int64_t place) const;
+  StepRange StepRangeAt(std::int64_t position) const;
 
   struct Coverage {
     std::int64_t samples = 0;           // in micro-batches

@@ -54,8 +54,8 @@ class EventStreams : public CopyStreams {
   ~EventStreams() override { FreeAll(); }
 
   CopyEndPtr Bring(const at::Tensor& to, const at::Tensor& from,
-                   const std::vector<CopyEndPtr>& behind) override {
-    for (const CopyEndPtr& end : behind) EventOf(*end).block(streams().coming);
+                   const std::vector<CopyEndPtr>& after) override {
+    for (const CopyEndPtr& end : after) EventOf(*end).block(streams().coming);
     return Copy(to, from, streams().coming);
   }
   void Await(const CopyEnd& end) override { EventOf(end).block(computing()); }

@@ -43,9 +43,9 @@ class CopyStreams {
   CopyStreams(const CopyStreams&) = delete;
   CopyStreams& operator=(const CopyStreams&) = delete;
 
-  // Starts a copy from host to device memory, after the copies in `behind`.
+  // Starts a copy from host to device memory, after the copies in `after`.
   virtual CopyEndPtr Bring(const at::Tensor& to, const at::Tensor& from,
-                           const std::vector<CopyEndPtr>& behind) = 0;
+                           const std::vector<CopyEndPtr>& after) = 0;
   // Starts a copy from device to host memory and takes ownership of `from`; `booked` is its ledger
   // entry.
   CopyEndPtr TakeAway(at::Tensor from, const at::Tensor& to, LedgerEntry booked);

@@ -21,9 +21,9 @@ std::optional<NonFinite> FindFirstNonFinite(const at::Tensor& flat) {
   const std::int64_t chunk = flat.is_cpu() ? kChunkOnCpu : kChunkElsewhere;
   for (std::int64_t start = 0; start < flat.numel(); start += chunk) {
     const at::Tensor part = flat.narrow(0, start, std::min(chunk, flat.numel() - start));
-    const at::Tensor places = at::nonzero(at::isfinite(part).logical_not());
-    if (places.size(0) == 0) continue;
-    const std::int64_t index = start + places[0].item<std::int64_t>();
+    const at::Tensor indices = at::nonzero(at::isfinite(part).logical_not());
+    if (indices.size(0) == 0) continue;
+    const std::int64_t index = start + indices[0].item<std::int64_t>();
     const auto value = flat[index].item<double>();
     return NonFinite{.index = index,
                      .kind = std::isnan(value) ? "NaN"

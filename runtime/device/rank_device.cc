@@ -28,7 +28,7 @@ std::string ExplainOpenFailure(const std::string& file) {
 // Returns the same library on every call, once it is loaded.
 StatusOr<PluginLibrary> OpenPluginLibrary() {
   DS_ASSIGN_OR_RETURN(const std::filesystem::path program, FindOwnExecutable());
-  std::vector<std::filesystem::path> candidates = ListCudaPluginPlaces(program);
+  std::vector<std::filesystem::path> candidates = ListCudaPluginPaths(program);
   candidates.emplace_back(kCudaPluginFile);
   std::string tried;
   for (const std::filesystem::path& candidate : candidates) {

@@ -53,15 +53,15 @@ bool TrainsParameters(const Block& block) {
 // in the same order.
 std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle) {
   std::vector<at::Tensor> tensors;
-  for (at::Tensor* place : ListDifferentiable(*bundle)) tensors.push_back(std::move(*place));
+  for (at::Tensor* slot : ListDifferentiable(*bundle)) tensors.push_back(std::move(*slot));
   return tensors;
 }
 
 void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle) {
-  const std::vector<at::Tensor*> places = ListDifferentiable(*bundle);
-  TORCH_CHECK(places.size() == tensors.size(), "a bundle of ", places.size(), " tensors got ",
+  const std::vector<at::Tensor*> slots = ListDifferentiable(*bundle);
+  TORCH_CHECK(slots.size() == tensors.size(), "a bundle of ", slots.size(), " tensors got ",
               tensors.size());
-  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
+  for (std::size_t i = 0; i < slots.size(); ++i) *slots[i] = std::move(tensors[i]);
 }
 
 // Runs the block and saves only its inputs, from which the backward pass recomputes it
@@ -71,7 +71,7 @@ Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions 
   std::vector<at::Tensor> inputs = TakeDifferentiable(&bundle);
   const auto left = std::make_shared<Bundle>();  // the result of the block's first run
   // `rest` has the names of the tensors that gradients flow through, but not the tensors.
-  const activation::ForwardPart part =
+  const activation::RecomputedForward part =
       [&block, rest = std::move(bundle),
        first = std::weak_ptr<Bundle>(left)](activation::Tensors tensors) {
         const std::shared_ptr<Bundle> is_first = first.lock();
@@ -112,7 +112,7 @@ activation::RecomputeOptions BlockRunner::MakeBlockOptions(const RankTopology& t
                                                            int block) {
   activation::RecomputeOptions options = MakeRecomputeOptions(block);
   if (options_.checkpointing.partition_activations) {
-    options.cut_among = FindTensorCommunicator(topology.mesh, *topology.world);
+    options.split_among = FindTensorCommunicator(topology.mesh, *topology.world);
     if (kept_buffer_) options.buffer = &*kept_buffer_;
   }
   return options;

@@ -105,16 +105,16 @@ zero::SecondaryGroups MakeSecondaryGroups(const config::ZeroConfig& zero,
           .across = &shards.Group("places of secondary shards of " + std::to_string(size), across)};
 }
 
-comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
+comm::RankGroups MakeGroups(topology::AxisSet shard_axes, const topology::Mesh& mesh,
                             comm::Communicator& world) {
-  const topology::AxisSet copies = topology::kGradientAxes.Without(cut);
+  const topology::AxisSet copies = topology::kGradientAxes.Without(shard_axes);
   const auto over = [&](topology::AxisSet axes) {
     return &comm::GroupOver(axes, "model state", mesh, world);
   };
   const topology::AxisSet stage = topology::kGradientAxes.With(topology::Axis::kTensor);
   return {.all = &world,
           .gradients = over(topology::kGradientAxes),
-          .shards = over(cut),
+          .shards = over(shard_axes),
           .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr,
           .stage = mesh.degrees().pipeline > 1 ? over(stage) : nullptr};
 }
@@ -125,7 +125,7 @@ zero::Context OfExperts(zero::Context dense, const config::ZeroConfig& zero) {
   const topology::Mesh& mesh = dense.mesh;
   comm::Communicator& world = *dense.groups.all;
   const std::vector<int> adding = mesh.SameExpertsOf(world.rank(), topology::kGradientAxes);
-  const std::vector<int> cutting = mesh.SameExpertsOf(world.rank(), dense.cut_axes);
+  const std::vector<int> cutting = mesh.SameExpertsOf(world.rank(), dense.shard_axes);
   dense.groups.gradients = &world.Group("gradients of the same experts", adding);
   dense.groups.shards = cutting == adding ? dense.groups.gradients
                                           : &world.Group("shards of the same experts", cutting);
@@ -153,16 +153,16 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   const config::ZeroConfig& zero = config.zero_optimization;
   const int stage = zero.stage;
   const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
-  const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
-  const comm::RankGroups groups = MakeGroups(cut, mesh, *options.world);
+  const topology::AxisSet shard_axes = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+  const comm::RankGroups groups = MakeGroups(shard_axes, mesh, *options.world);
   const bool overlap = zero::ChooseOverlap(
       zero, {.spans_hosts = groups.shards->spans_hosts(), .on_gpu = !options.device.is_cpu()});
   zero::Context context{.groups = groups,
                         .mesh = mesh,
-                        .cut_axes = cut,
+                        .shard_axes = shard_axes,
                         .ledger = options.ledger,
                         .device = options.device,
-                        .sharding = config::ShardingOf(zero, mesh.CountOver(cut)),
+                        .sharding = config::ShardingOf(zero, mesh.CountOver(shard_axes)),
                         .dtypes = dtypes,
                         .reduction = precision::MakeGradientReduction(
                             config, mesh.CountOver(topology::kGradientAxes)),
@@ -214,8 +214,8 @@ StatusOr<ModuleBuffers> TakeBuffers(const BlockList& model, const config::DsConf
 }
 
 // A buffer holds the inputs of one forward pass through one chunk.
-Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& options,
-                          const BlockList& model) {
+Status CheckBufferedPartitions(const config::DsConfig& config, const EngineOptions& options,
+                               const BlockList& model) {
   const auto& buffered = config.activation_checkpointing.buffered_parts;
   for (int chunk = 0; buffered && chunk < model.chunk_count(); ++chunk) {
     const models::BlockRange blocks = model.chunk(chunk);
@@ -224,7 +224,7 @@ Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& o
       const int index = model.index_in_model(i);
       if (config::IsRecomputed(options.recompute, index, model.model_size())) ++recomputed;
     }
-    DS_RETURN_IF_ERROR(config::CheckBufferedParts(*buffered, recomputed));
+    DS_RETURN_IF_ERROR(config::CheckBufferedPartitions(*buffered, recomputed));
   }
   return OkStatus();
 }
@@ -241,8 +241,8 @@ struct ModelDescription {
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, const topology::Mesh& mesh,
                      ModelDescription* described) {
-  DS_RETURN_IF_ERROR(CheckBufferedParts(config, options, model));
-  DS_RETURN_IF_ERROR(CheckSuitsStages(mesh, model, options.world->rank()));
+  DS_RETURN_IF_ERROR(CheckBufferedPartitions(config, options, model));
+  DS_RETURN_IF_ERROR(CheckPipelineSupport(mesh, model, options.world->rank()));
   DS_ASSIGN_OR_RETURN(described->units,
                       DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
   DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
@@ -294,9 +294,9 @@ void OpenChannels(const config::PipelineConfig& pipeline, RankTopology* topology
   comm::Communicator& world = *topology->world;
   topology->channels.emplace(
       comm::GroupOver({topology::Axis::kPipeline}, "stages", topology->mesh, world),
-      ChannelCut{.tensor = FindTensorCommunicator(topology->mesh, world),
-                 .activations = pipeline.pipe_partitioned,
-                 .gradients = pipeline.grad_partitioned});
+      ChannelSharding{.tensor = FindTensorCommunicator(topology->mesh, world),
+                      .activations = pipeline.pipe_partitioned,
+                      .gradients = pipeline.grad_partitioned});
 }
 
 // Builds the components that the ranks of a job have to build together. Collective.
@@ -308,7 +308,7 @@ Status BuildComponents(const std::shared_ptr<BlockList>& blocks, const config::D
   topology.world = options.world;
   DS_ASSIGN_OR_RETURN(topology.mesh, MakeMesh(options.degrees, config, options.world->size()));
   DS_RETURN_IF_ERROR(CheckConfig(config, options, blocks->chunk_count(), topology.mesh));
-  DS_RETURN_IF_ERROR(CheckTensorRanksAreAlike(topology.mesh, *options.world));
+  DS_RETURN_IF_ERROR(CheckTensorRanksAreEqual(topology.mesh, *options.world));
   ModelDescription described;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(
       DescribeModel(*blocks, config, options, topology.mesh, &described), *options.world));
@@ -323,7 +323,7 @@ Status BuildComponents(const std::shared_ptr<BlockList>& blocks, const config::D
                              blocks->chunk_count()};
   if (context.groups.stage != nullptr) OpenChannels(config.pipeline, &topology);
   model.buffers = std::move(described.buffers);
-  model.buffers.MakeAlike(*context.groups.gradients);
+  model.buffers.MakeEqual(*context.groups.gradients);
   model.optimizer = std::make_unique<zero::ShardedOptimizer>(*model.sharded, config.optimizer,
                                                              config.zero_optimization.zenflow);
   engine->step.rates = Rates(config, std::move(described.group_rates));

@@ -92,7 +92,7 @@ Status DeepSpeedApi::set_lr(double lr) {
   return engine_.step.rates.Set(lr);
 }
 void DeepSpeedApi::place_batch(std::int64_t first_sample, double lr_factor) {
-  engine_.step.state.current.next_place = first_sample;
+  engine_.step.state.current.next_position = first_sample;
   engine_.step.rates.Scale(lr_factor);
 }
 double DeepSpeedApi::loss_scale() const { return engine_.step.loss_scaler.scale(); }
@@ -119,7 +119,7 @@ Status DeepSpeedApi::offload_states(const std::vector<StateKind>& include) {
   const std::vector<StateKind> all = {StateKind::kOptimStates, StateKind::kHpParams,
                                       StateKind::kLpParams, StateKind::kLpGrads,
                                       StateKind::kContiguousGradBuffer};
-  engine_.model.states_away = true;
+  engine_.model.states_offloaded = true;
   for (const StateKind kind : include.empty() ? all : include)
     engine_.model.optimizer->MoveToHost(kind);
   return OkStatus();

@@ -36,8 +36,8 @@ at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Me
   const topology::AxisSet axes{topology::Axis::kTensor};
   const int first = mesh.GroupOf(world.rank(), axes).front();
   if (placement.boxes.empty() || !IsFirstWith(placement, mesh, first)) return local;
-  const at::Tensor whole = at::zeros(placement.global_shape, local.options());
-  const at::Tensor flat = whole.view({-1}), own = local.reshape({-1});
+  const at::Tensor full = at::zeros(placement.global_shape, local.options());
+  const at::Tensor flat = full.view({-1}), own = local.reshape({-1});
   for (const checkpoint::Stretch& stretch :
        checkpoint::FindStretches(placement.global_shape, {placement.boxes, 0, local.numel()})) {
     flat.narrow(0, stretch.global, stretch.count)
@@ -45,8 +45,8 @@ at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Me
   }
   // Each rank has zeros outside its part.
   comm::GroupOver(axes, "tensor parallelism", mesh, world)
-      .Reduce(whole, /*root=*/0, comm::ReduceOp::kSum, parameter.name);
-  return whole;
+      .Reduce(full, /*root=*/0, comm::ReduceOp::kSum, parameter.name);
+  return full;
 }
 
 // Returns the optimizer's part of an engine's state; null if there is none.
@@ -83,9 +83,9 @@ void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   model_.optimizer->Settle();
   model_.optimizer->AddShards(shards);
   const zero::Context& context = model_.sharded->context();
-  model_.buffers.MakeAlike(*context.groups.gradients);
+  model_.buffers.MakeEqual(*context.groups.gradients);
   const topology::AxisSet holders =
-      zero::Context::WholeCopyAxes({}).With(topology::Axis::kTensor);  // any rank with the module
+      zero::Context::FullCopyAxes({}).With(topology::Axis::kTensor);  // any rank with the module
   model_.buffers.AddShards(context.ReplicaAlong(holders), shards);
 }
 
@@ -167,16 +167,16 @@ namespace {
 // with other experts. Collective of the stage.
 template <typename Take>
 void TakeOfOtherExperts(const RankTopology& topology, const zero::NamedParameter& parameter,
-                        const at::Tensor& whole, const Take& take) {
+                        const at::Tensor& full, const Take& take) {
   constexpr const char* kTag = "experts on their way out";
   if (!parameter.placement.expert) return;
   comm::Communicator& ranks = FindExpertCommunicator(topology.mesh, *topology.world);
   if (!IsFirstWith(parameter.placement, topology.mesh, topology.world->rank())) return;
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const std::string name = comm::BroadcastText(parameter.name, rank, ranks);
-    if (ranks.rank() == rank) ranks.Send(whole.contiguous(), /*peer=*/0, kTag);
+    if (ranks.rank() == rank) ranks.Send(full.contiguous(), /*peer=*/0, kTag);
     if (ranks.rank() != 0) continue;
-    const at::Tensor other = at::empty_like(whole);
+    const at::Tensor other = at::empty_like(full);
     ranks.Recv(other, rank, kTag);
     take(name, other);
   }
@@ -185,7 +185,7 @@ void TakeOfOtherExperts(const RankTopology& topology, const zero::NamedParameter
 // Calls take(name, tensor) for all tensors of this stage that no earlier stage has. They are
 // unsharded if this rank is its stage's first. Collective of the stage.
 template <typename Take>
-void ForEachWhole(TrainedModel& model, const RankTopology& topology, const Take& take) {
+void ForEachFull(TrainedModel& model, const RankTopology& topology, const Take& take) {
   zero::ShardedModel& sharded = *model.sharded;
   sharded.BeginReading();
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
@@ -194,9 +194,9 @@ void ForEachWhole(TrainedModel& model, const RankTopology& topology, const Take&
       for (int p = 0; p < bucket->parameters().layout().size(); ++p) {
         const zero::NamedParameter& parameter = bucket->parameters().parameter(p);
         if (!sharded.context().IsOfThisStage(parameter.placement)) continue;
-        const at::Tensor whole = PutTogether(parameter, topology.mesh, *topology.world);
-        take(parameter.name, whole);
-        TakeOfOtherExperts(topology, parameter, whole, take);
+        const at::Tensor full = PutTogether(parameter, topology.mesh, *topology.world);
+        take(parameter.name, full);
+        TakeOfOtherExperts(topology, parameter, full, take);
       }
     }
   }
@@ -209,7 +209,7 @@ void ForEachWhole(TrainedModel& model, const RankTopology& topology, const Take&
 template <typename Take>
 void ForEachOfLaterStages(RankTopology& topology, const Take& take) {
   for (int stage = 1; stage < topology.mesh.degrees().pipeline; ++stage) {
-    for (NamedTensors one; !(one = topology.channels->ReceiveWhole(stage)).empty();) {
+    for (NamedTensors one; !(one = topology.channels->ReceiveFull(stage)).empty();) {
       take(one.begin()->first, one.begin()->second);
     }
   }
@@ -223,22 +223,22 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   DS_RETURN_IF_ERROR(model.ReloadStates());
   model.optimizer->Settle();
   Status status;
-  const auto give_to_sink = [&](const std::string& name, const at::Tensor& whole) {
-    if (status.ok()) status = sink(name, whole.cpu());
+  const auto give_to_sink = [&](const std::string& name, const at::Tensor& full) {
+    if (status.ok()) status = sink(name, full.cpu());
   };
-  const auto hand_on = [&](const std::string& name, const at::Tensor& whole) {
-    topology.channels->SendWhole(0, {{name, whole}});
+  const auto hand_on = [&](const std::string& name, const at::Tensor& full) {
+    topology.channels->SendFull(0, {{name, full}});
     topology.channels->AwaitSends();
   };
   const bool is_first_of_stage = topology.mesh.MemberOf(world().rank(), kStageAxes).index == 0;
-  ForEachWhole(model, topology, [&](const std::string& name, const at::Tensor& whole) {
-    if (world().rank() == 0) return give_to_sink(name, whole);
-    if (is_first_of_stage && topology.channels) hand_on(name, whole);
+  ForEachFull(model, topology, [&](const std::string& name, const at::Tensor& full) {
+    if (world().rank() == 0) return give_to_sink(name, full);
+    if (is_first_of_stage && topology.channels) hand_on(name, full);
   });
   if (world().rank() == 0) {
     ForEachOfLaterStages(topology, give_to_sink);
   } else if (is_first_of_stage && topology.channels) {
-    topology.channels->SendWhole(0, {});
+    topology.channels->SendFull(0, {});
     topology.channels->AwaitSends();
   }
   return comm::AgreeOnStatus(status, world());

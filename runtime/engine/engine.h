@@ -79,7 +79,7 @@ struct EngineOptions {
   config::RecomputeChoice recompute;  // which activations are recomputed
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;  // of stages
   std::int64_t mlp_tiles = 1;  // of built-in feed-forward layers: RowTiles::count
-  std::string portions_in;     // attention chunks: "" (device), "cpu" or a folder (OpenKeeper)
+  std::string sp_offload;      // attention chunks: "" (device), "cpu" or a folder (OpenKeeper)
   std::function<void(const std::string&)> notify;  // receives one-time notices to the user
   const Clock* clock = &Clock::System();           // for monitors and all time measurements
   // Assigns parameters their own learning rate or weight decay.

@@ -38,7 +38,7 @@ double FindArrivalFactor(const at::Tensor& loss, double scale) {
 }
 
 // Returns the number of sample indices that a micro-batch of `samples` samples uses on each rank.
-std::int64_t CountRandomPlaces(const StepContext& step, std::int64_t samples) {
+std::int64_t CountRandomPositions(const StepContext& step, std::int64_t samples) {
   return std::max(samples, step.batch.train_micro_batch_size_per_gpu);
 }
 
@@ -46,18 +46,18 @@ std::int64_t CountRandomPlaces(const StepContext& step, std::int64_t samples) {
 // depends on the samples' position in the step only, not on ranks and micro-batches. Unless the
 // position was set, micro-batches of a step do not overlap if those at the same index are equally
 // large on all ranks, or if none is larger than configured.
-RandomPlace FindRandomPlace(const StepContext& step, const topology::Member& reader,
-                            std::int64_t samples) {
+RandomPosition FindRandomPosition(const StepContext& step, const topology::Member& reader,
+                                  std::int64_t samples) {
   const std::uint64_t of_step = ExtendKey(ExtendKey(step.seed, "step"),
                                           static_cast<std::uint64_t>(step.state.counts.finished));
-  const std::int64_t counted = step.state.current.random_places * reader.count +
-                               reader.index * CountRandomPlaces(step, samples);
-  return {.key = of_step, .first_sample = step.state.current.next_place.value_or(counted)};
+  const std::int64_t counted = step.state.current.random_positions * reader.count +
+                               reader.index * CountRandomPositions(step, samples);
+  return {.key = of_step, .first_sample = step.state.current.next_position.value_or(counted)};
 }
 
 // Returns the handling of sharded gradients while others are still to come.
 zero::GradientEnd ChooseEndAmongOthers(const zero::ShardedModel& sharded) {
-  const bool adds_up = sharded.context().windows.gradients.whole_step;
+  const bool adds_up = sharded.context().windows.gradients.full_step;
   return adds_up ? zero::GradientEnd::kHeld : zero::GradientEnd::kAsSharded;
 }
 
@@ -140,9 +140,9 @@ zero::GradientEnd Executor::ChooseGradientEnd() const {
 void Executor::BeginMicroBatch(Bundle* bundle) {
   const std::int64_t samples = models::CountSamples(bundle->batch);
   StepInProgress& current = step_.state.current;
-  bundle->random = FindRandomPlace(
+  bundle->random = FindRandomPosition(
       step_, topology_.mesh.MemberOf(topology_.world->rank(), topology::kDataAxes), samples);
-  current.next_place.reset();
+  current.next_position.reset();
   bundle->loss_scale = step_.backward_scale(/*scale_wrt_gas=*/true);
   bundle->loss_unit = step_.loss_unit();
   if (config_.fp16.enabled && config_.fp16.auto_cast) CastInputs(*bundle);
@@ -153,7 +153,7 @@ void Executor::BeginMicroBatch(Bundle* bundle) {
   current.samples += samples;
   current.tokens += labels;
   current.most_labels = std::max(current.most_labels, labels);
-  current.random_places += CountRandomPlaces(step_, samples);
+  current.random_positions += CountRandomPositions(step_, samples);
 }
 
 Bundle Executor::RunChunk(Bundle bundle, int chunk) {
@@ -225,7 +225,7 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   reporter_.memory.Mark("backward");
 }
 
-void Executor::BringWeightGradients(Passage* passage, int chunk) {
+void Executor::BringWeightGradients(MicroBatchState* passage, int chunk) {
   ThrowIfError(model_.ReloadStates());
   step_.state.current.backward_is_latest = false;  // of another micro-batch
   model_.sharded->EndGradients(BringsLastGradients() ? zero::GradientEnd::kAsSharded
@@ -264,7 +264,7 @@ Status Executor::Reduce() {
   step_.state.latest_was_applied = false;
   step_.state.current.backward_is_latest = false;
   if (!step_.IsUpdateDue()) return OkStatus();
-  DS_RETURN_IF_ERROR(step_.rates.CheckGoesOn(step_.state.counts.applied));
+  DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.applied));
   reporter_.phases.Start(&PhaseTimes::backward);
   reporter_.phases.Start(&PhaseTimes::backward_allreduce);
   DS_RETURN_IF_ERROR(update_.ReduceGradientsOnce());
@@ -286,12 +286,12 @@ StatusOr<StepResult> Executor::Step() {
 }
 
 // Runs the backward of one chunk and releases the tensors saved for it.
-void Executor::RunBackward(Passage* passage, const pipeline::Task& task) {
+void Executor::RunBackward(MicroBatchState* passage, const pipeline::Task& task) {
   // The latest backward may be of another micro-batch, if the program has consecutive backward
   // passes. From here on this micro-batch is in progress.
   step_.state.current.backward_is_latest = false;
-  const bool is_whole = task.kind == pipeline::Task::Kind::kBackward;
-  zero::DelayedGradients* const delayed = is_whole ? nullptr : &passage->delayed;
+  const bool is_full_backward = task.kind == pipeline::Task::Kind::kBackward;
+  zero::DelayedGradients* const delayed = is_full_backward ? nullptr : &passage->delayed;
   if (const at::Tensor loss = std::exchange(passage->loss, {}); loss.defined()) {
     // The gradients would arrive divided by a factor, and those sent to the previous stage would
     // stay divided.
@@ -316,18 +316,19 @@ std::optional<Bundle> Executor::RunThroughStages(Bundle bundle) {
   if (!topology_.channels) return RunModel(std::move(bundle));
   BeginMicroBatch(&bundle);
   StageChannels& channels = *topology_.channels;
-  const pipeline::VirtualStages& places = topology_.virtual_stages;
+  const pipeline::VirtualStages& virtual_stages = topology_.virtual_stages;
   const int stage = topology_.stage();
   NamedTensors activations;  // of the previous virtual stage
-  for (int chunk = 0; chunk < places.chunks; ++chunk) {
-    const int place = places.At({stage, chunk});
-    const int before = place == 0 ? stage : places.PlaceOf(place - 1).stage;
+  for (int chunk = 0; chunk < virtual_stages.chunks; ++chunk) {
+    const int virtual_stage = virtual_stages.At({stage, chunk});
+    const int before =
+        virtual_stage == 0 ? stage : virtual_stages.LocationOf(virtual_stage - 1).stage;
     if (before != stage) activations = channels.ReceiveActivations(before);
     Bundle input = bundle;
     PutActivations(activations, &input);
-    if (place + 1 == places.count()) return RunToLoss(std::move(input), chunk);
+    if (virtual_stage + 1 == virtual_stages.count()) return RunToLoss(std::move(input), chunk);
     activations = TakeActivations(RunChunk(std::move(input), chunk));
-    const int next = places.PlaceOf(place + 1).stage;
+    const int next = virtual_stages.LocationOf(virtual_stage + 1).stage;
     if (next == stage) continue;
     channels.AwaitSends();  // no stage runs ahead by more than one micro-batch
     channels.SendActivations(next, activations);
@@ -341,7 +342,7 @@ StatusOr<StepResult> Executor::RunStep(const BatchSource& next_batch) {
   const auto& [kind, stages, chunks] = topology_.virtual_stages;
   const pipeline::PipelineShape shape{
       .stages = stages, .chunks = chunks, .micro_batches = micro_batches};
-  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::Schedule::Create(kind, shape));
+  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::PipelineSchedule::Create(kind, shape));
   const auto programs = PlanStagePrograms(schedule);
   return Run(programs[static_cast<std::size_t>(topology_.stage())], next_batch,
              &*topology_.channels);

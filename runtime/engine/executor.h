@@ -26,7 +26,7 @@ namespace ds::engine {
 
 class BlockRunner;
 struct EngineComponents;
-struct Passage;
+struct MicroBatchState;
 struct RankTopology;
 struct StepContext;
 struct StepReporter;
@@ -76,8 +76,8 @@ class Executor {
                         zero::DelayedGradients* delayed);
   // Runs a full backward or kInputGradient. With kInputGradient the weight gradients stay in the
   // passage until BringWeightGradients.
-  void RunBackward(Passage* passage, const pipeline::Task& task);
-  void BringWeightGradients(Passage* passage, int chunk);
+  void RunBackward(MicroBatchState* passage, const pipeline::Task& task);
+  void BringWeightGradients(MicroBatchState* passage, int chunk);
   // Runs `backward`, which produces the gradients of the chunk's parameters, each multiplied by
   // `arrival_factor`, and ends the micro-batch. If `delayed` is not null, it stores them there
   // instead.

@@ -88,11 +88,11 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
     return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
                                 " to modify parameters on");
   }
-  DS_RETURN_IF_ERROR(CheckModelIsNotCut(topology.mesh, "WithGatheredParameters"));
+  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(topology.mesh, "WithGatheredParameters"));
   DS_ASSIGN_OR_RETURN(const Chosen chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(model.ReloadStates());
-  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreAlike());
+  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreEqual());
   if (modifier_rank) model.optimizer->Settle();  // a late update would overwrite the written values
   sharded.BeginReading(chosen.units);
   std::map<std::string, at::Tensor> before;  // if unsharded

@@ -23,9 +23,9 @@ topology::Degrees DegreesOf(const config::DsConfig& config, int world_size) {
   const int data = static_cast<int>(world_size / parallel.ranks_of_a_sample());
   const int state = data * parallel.sequence;  // ranks that share a dense parameter
   // At stage 0, ranks along `shard` have their own experts, if there are any.
-  const int whole = parallel.expert > 1 ? data : 1;
+  const int replicas = parallel.expert > 1 ? data : 1;
   degrees.shard =
-      zero.stage == 0 ? whole : zero.mics_shard_size.value_or(state) / parallel.sequence;
+      zero.stage == 0 ? replicas : zero.mics_shard_size.value_or(state) / parallel.sequence;
   degrees.replicate = degrees.shard == 0 ? 0 : data / degrees.shard;
   return degrees;
 }
@@ -34,11 +34,11 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
                                   const config::DsConfig& config, int world_size) {
   const config::ZeroConfig& zero = config.zero_optimization;
   const topology::Degrees degrees = wanted.value_or(DegreesOf(config, world_size));
-  const int cut = degrees.shard * degrees.sequence;
-  if (zero.stage > 0 && zero.mics_shard_size && cut != *zero.mics_shard_size) {
+  const int split = degrees.shard * degrees.sequence;
+  if (zero.stage > 0 && zero.mics_shard_size && split != *zero.mics_shard_size) {
     return InvalidArgumentError("zero_optimization.mics_shard_size is " +
                                 std::to_string(*zero.mics_shard_size) +
-                                ", and the mesh's shard x sequence " + std::to_string(cut));
+                                ", and the mesh's shard x sequence " + std::to_string(split));
   }
   const auto disagree = [](const std::string& key, int wanted, const std::string& axis, int got) {
     return InvalidArgumentError(key + " is " + std::to_string(wanted) + ", and the mesh's " + axis +
@@ -66,16 +66,16 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 
 models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world,
                                   sequence_parallel::SequenceKind kind, bool tensor_sums_overlap,
-                                  std::int64_t portion) {
+                                  std::int64_t sp_chunk) {
   models::ModelRanks ranks;
   if (auto* const tensor = FindTensorCommunicator(mesh, world); tensor != nullptr) {
-    ranks.tensor = tensor_parallel::Group(*tensor, tensor_sums_overlap);
+    ranks.tensor = tensor_parallel::TensorGroup(*tensor, tensor_sums_overlap);
   }
   if (mesh.degrees().sequence > 1) {
-    ranks.sequence = sequence_parallel::Group(
+    ranks.sequence = sequence_parallel::SequenceGroup(
         comm::GroupOver({topology::Axis::kSequence}, "model", mesh, world), kind);
   }
-  ranks.sequence.TakePortions(portion);
+  ranks.sequence.SetChunk(sp_chunk);
   if (mesh.degrees().expert > 1) {
     ranks.experts = moe::ExpertGroup(FindExpertCommunicator(mesh, world));
   }
@@ -93,7 +93,7 @@ comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Com
   return &comm::GroupOver({topology::Axis::kTensor}, "model", mesh, world);
 }
 
-Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& world) {
+Status CheckTensorRanksAreEqual(const topology::Mesh& mesh, comm::Communicator& world) {
   if (mesh.degrees().tensor == 1) return OkStatus();
   const auto threads = comm::GatherNumbers({static_cast<double>(at::get_num_threads())}, world);
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
@@ -108,9 +108,9 @@ Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& 
   return OkStatus();
 }
 
-Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int rank) {
+Status CheckPipelineSupport(const topology::Mesh& mesh, const BlockList& model, int rank) {
   const int stages = mesh.degrees().pipeline;
-  const models::StagePart part = model.part().value_or(models::StagePart());
+  const models::StageBlocks part = model.part().value_or(models::StageBlocks());
   const int stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index;
   if (part.stages != stages || part.stage != stage) {
     return InvalidArgumentError(
@@ -127,27 +127,27 @@ Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int 
                               " (BlockList::SetPart)");
 }
 
-StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
-                                                         const models::DecoderSpec& model,
-                                                         const config::DsConfig& config,
-                                                         const StageOrder& order) {
+StatusOr<std::optional<models::StageBlocks>> FindStageBlocks(const topology::Mesh& mesh, int rank,
+                                                             const models::DecoderSpec& model,
+                                                             const config::DsConfig& config,
+                                                             const StageOrder& order) {
   const int stages = mesh.degrees().pipeline;
-  if (stages == 1) return std::optional<models::StagePart>();
-  DS_ASSIGN_OR_RETURN(const std::vector<int> cut, CutStages(model, config, order));
-  const pipeline::VirtualStages places{order.kind, stages, order.chunks};
-  models::StagePart part{.stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index,
-                         .stages = stages,
-                         .all = cut.back()};
+  if (stages == 1) return std::optional<models::StageBlocks>();
+  DS_ASSIGN_OR_RETURN(const std::vector<int> split, PartitionStages(model, config, order));
+  const pipeline::VirtualStages virtual_stages{order.kind, stages, order.chunks};
+  models::StageBlocks part{.stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index,
+                           .stages = stages,
+                           .all = split.back()};
   for (int chunk = 0; chunk < order.chunks; ++chunk) {
-    const auto index = static_cast<std::size_t>(places.At({part.stage, chunk}));
-    part.chunks.push_back({cut[index], cut[index + 1]});
+    const auto index = static_cast<std::size_t>(virtual_stages.At({part.stage, chunk}));
+    part.chunks.push_back({split[index], split[index + 1]});
   }
   return std::optional(std::move(part));
 }
 
-Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {
+Status CheckModelIsUnsplit(const topology::Mesh& mesh, const std::string& what) {
   const topology::Degrees& degrees = mesh.degrees();
-  return CheckModelIsNotCut(
+  return CheckModelIsUnsplit(
       config::ParallelConfig{
           .pipeline = degrees.pipeline, .tensor = degrees.tensor, .expert = degrees.expert},
       what);

@@ -1,8 +1,8 @@
 #pragma once
 
 // MakeMesh decides how the ranks of a training job are split along the axes of a mesh.
-// FindModelRanks finds the ranks that share a model and samples with this rank. FindStagePart finds
-// the part of a decoder that a rank builds.
+// FindModelRanks finds the ranks that share a model and samples with this rank. FindStageBlocks
+// finds the part of a decoder that a rank builds.
 
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/models/block.h"
 #include "runtime/models/decoder/build_model.h"
-#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/mesh/mesh.h"
 #include "runtime/plan/model/decoder_spec.h"
 
@@ -31,13 +31,13 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 
 // Returns the ranks for models::BuildModel. `world` connects the mesh's ranks and must outlive the
 // model. `kind` applies to the ranks along the sequence axis; tensor_sums_overlap lets tensor
-// ranks' sums overlap matrix products (tensor_parallel::Group). Attention processes `portion`
-// tokens of a sample at a time (an FPDT chunk; 0: all), also on a single rank. Collective of the
-// groups that it finds.
+// ranks' sums overlap matrix products (tensor_parallel::TensorGroup). Attention processes
+// `sp_chunk` tokens of a sample at a time (an FPDT chunk; 0: all), also on a single rank.
+// Collective of the groups that it finds.
 models::ModelRanks FindModelRanks(
     const topology::Mesh& mesh, comm::Communicator& world,
     sequence_parallel::SequenceKind kind = sequence_parallel::SequenceKind::kUlysses,
-    bool tensor_sums_overlap = false, std::int64_t portion = 0);
+    bool tensor_sums_overlap = false, std::int64_t sp_chunk = 0);
 // Returns the ranks that share a layer's experts, in the order of the experts.
 comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 // Returns this rank's tensor ranks; null if the mesh has a single one.
@@ -45,19 +45,19 @@ comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Com
 
 // Fails if tensor ranks compute with different numbers of threads. Sums may then differ in their
 // last bits, and replicated parameters would drift apart. Collective of `world`.
-Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& world);
+Status CheckTensorRanksAreEqual(const topology::Mesh& mesh, comm::Communicator& world);
 
 // Fails if the model is not this rank's pipeline stage. Not collective.
-Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int rank);
+Status CheckPipelineSupport(const topology::Mesh& mesh, const BlockList& model, int rank);
 
 // Returns the blocks of this rank's stage, for models::BuildModel; nullopt if the mesh has one
-// stage. Fails if CutStages does.
-StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
-                                                         const models::DecoderSpec& model,
-                                                         const config::DsConfig& config,
-                                                         const StageOrder& order = {});
+// stage. Fails if PartitionStages does.
+StatusOr<std::optional<models::StageBlocks>> FindStageBlocks(const topology::Mesh& mesh, int rank,
+                                                             const models::DecoderSpec& model,
+                                                             const config::DsConfig& config,
+                                                             const StageOrder& order = {});
 
 // Fails if ranks have parts of the model only; `what` names an operation that needs full models.
-Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);
+Status CheckModelIsUnsplit(const topology::Mesh& mesh, const std::string& what);
 
 }  // namespace ds::engine

@@ -10,14 +10,14 @@ namespace {
 
 // Returns whether collectives and checkpoints do not support the dtype: complex numbers, 8-bit
 // floats.
-bool GoesAsBytes(const at::Tensor& tensor) {
+bool NeedsByteTransport(const at::Tensor& tensor) {
   return checkpoint::DtypeName(tensor.scalar_type()).empty();
 }
 
 // Returns a flat view.
 at::Tensor Flatten(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().view({tensor.numel()});
-  return GoesAsBytes(tensor) ? flat.view(at::kByte) : flat;
+  return NeedsByteTransport(tensor) ? flat.view(at::kByte) : flat;
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void ModuleBuffers::Cast(c10::ScalarType type) {
   }
 }
 
-void ModuleBuffers::MakeAlike(comm::Communicator& replicas) {
+void ModuleBuffers::MakeEqual(comm::Communicator& replicas) {
   for (const auto& [name, tensor] : all_) replicas.Broadcast(Flatten(tensor), 0, name);
 }
 
@@ -62,7 +62,7 @@ void ModuleBuffers::AddShards(checkpoint::Replica replica,
                               std::vector<checkpoint::TensorShard>* shards) const {
   for (const auto& [name, tensor] : all_) {
     std::vector<std::int64_t> shape = tensor.sizes().vec();
-    if (GoesAsBytes(tensor)) shape.push_back(static_cast<std::int64_t>(tensor.itemsize()));
+    if (NeedsByteTransport(tensor)) shape.push_back(static_cast<std::int64_t>(tensor.itemsize()));
     shards->push_back({.name = name,
                        .placement = {.global_shape = std::move(shape)},
                        .source = checkpoint::SourceOf(Flatten(tensor)),

@@ -28,7 +28,7 @@ class ModuleBuffers {
   // Converts buffers of a floating-point type.
   void Cast(c10::ScalarType type);
   // Broadcasts rank 0's values. Collective.
-  void MakeAlike(comm::Communicator& replicas);
+  void MakeEqual(comm::Communicator& replicas);
   // A dtype that checkpoints do not support is saved as uint8, with the bytes of an element as an
   // additional dimension.
   void AddShards(checkpoint::Replica replica, std::vector<checkpoint::TensorShard>* shards) const;

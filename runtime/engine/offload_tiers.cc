@@ -17,9 +17,9 @@ namespace {
 using config::OffloadDevice;
 using offload::FileTier;
 
-constexpr std::int64_t kWaitingBytes = std::int64_t{64} << 20;  // of attention chunks
+constexpr std::int64_t kOffloadedChunkBytes = std::int64_t{64} << 20;  // of attention chunks
 
-offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_t waiting,
+offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_t buffer_bytes,
                                      const std::vector<std::string>& folders,
                                      device::MemoryLedger* ledger) {
   return {.folders = {folders.begin(), folders.end()},
@@ -28,8 +28,8 @@ offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_
                  .threads = config.aio.intra_op_parallelism,
                  .single_submit = config.aio.single_submit,
                  .overlap_events = config.aio.overlap_events},
-          .most_idle_bytes = waiting,
-          .most_writing_bytes = waiting,
+          .most_idle_bytes = buffer_bytes,
+          .most_writing_bytes = buffer_bytes,
           .book = [ledger](std::int64_t change) {
             constexpr auto kUse = device::MemoryUse::kOther;
             if (change > 0) ledger->Add(kUse, device::MemoryTier::kMapped, change);
@@ -65,13 +65,14 @@ StatusOr<activation::Keeper> OpenOwnKeeper(const config::DsConfig& config,
   const auto notify = [&](const std::string& text) {
     if (options.notify) options.notify(text);
   };
-  if (options.portions_in == "cpu") {
+  if (options.sp_offload == "cpu") {
     if (options.device.is_cpu()) {
       notify("offload of " + what + " to the CPU moves nothing: the ranks compute there");
     }
     return activation::Keeper(activation::KeepIn::kHost);
   }
-  auto tier_options = MakeTierOptions(config, kWaitingBytes, {options.portions_in}, options.ledger);
+  auto tier_options =
+      MakeTierOptions(config, kOffloadedChunkBytes, {options.sp_offload}, options.ledger);
   if (!options.device.is_cpu()) {
     DS_ASSIGN_OR_RETURN(tier_options.pinning, PinForDevice());
   }
@@ -148,7 +149,7 @@ StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOpti
 StatusOr<activation::Keeper> OpenKeeper(const config::DsConfig& config,
                                         const EngineOptions& options,
                                         std::vector<std::unique_ptr<FileTier>>* files) {
-  if (options.portions_in.empty()) return activation::Keeper();
+  if (options.sp_offload.empty()) return activation::Keeper();
   StatusOr<activation::Keeper> keeper = OpenOwnKeeper(config, options, files);
   DS_RETURN_IF_ERROR(
       comm::AgreeOnStatus(keeper.ok() ? OkStatus() : keeper.status(), *options.world));

@@ -21,7 +21,7 @@ namespace ds::engine {
 StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOptions& options,
                                 std::vector<std::unique_ptr<offload::FileTier>>* files);
 
-// Makes the keeper for the tensors that chunked attention saves (EngineOptions::portions_in): on
+// Makes the keeper for the tensors that chunked attention saves (EngineOptions::sp_offload): on
 // the device, in pinned host memory, or in a file of this rank in that folder. Reports through
 // options.notify where they are stored. All ranks return the same status. Collective.
 StatusOr<activation::Keeper> OpenKeeper(const config::DsConfig& config,

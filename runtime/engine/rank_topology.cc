@@ -13,7 +13,7 @@ int RankTopology::stage() const {
 std::vector<int> RankTopology::LossRanksOver(topology::AxisSet axes) const {
   topology::Coordinates coordinates = mesh.CoordinatesOf(world->rank());
   coordinates[static_cast<std::size_t>(topology::Axis::kPipeline)] =
-      virtual_stages.PlaceOf(virtual_stages.count() - 1).stage;
+      virtual_stages.LocationOf(virtual_stages.count() - 1).stage;
   return mesh.GroupOf(mesh.RankAt(coordinates), axes);
 }
 

@@ -45,7 +45,7 @@ double Rates::FindMomentum(std::int64_t applied) const {
   return FindNext(applied)[0].momentum.value_or(configured_momentum_);
 }
 
-Status Rates::CheckGoesOn(std::int64_t applied) const {
+Status Rates::CheckCanResume(std::int64_t applied) const {
   if (last_update_ && applied >= *last_update_) {
     return FailedPreconditionError("the schedule ends after " + std::to_string(*last_update_) +
                                    " updates: give scheduler.params for a longer run");

@@ -26,7 +26,7 @@ class Rates {
   // The first group's momentum at that update: Adam's beta1, SGD's and Muon's momentum.
   double FindMomentum(std::int64_t applied) const;
   // Fails if the schedule is not defined for that update, or if its rate is not finite.
-  Status CheckGoesOn(std::int64_t applied) const;
+  Status CheckCanResume(std::int64_t applied) const;
 
   // Sets the rate: for one update if there is a schedule, permanently otherwise. Groups keep their
   // factors.

@@ -68,9 +68,9 @@ RankCores FindCoresOfRanks(const std::vector<int>& allowed, comm::Communicator& 
 }
 
 // Limits computation to the smallest number of cores of any rank. Tensor ranks must compute with
-// equal numbers of threads (CheckTensorRanksAreAlike), and leftover cores would make them differ.
+// equal numbers of threads (CheckTensorRanksAreEqual), and leftover cores would make them differ.
 // Collective.
-zero::CoreSplit MakeAlike(zero::CoreSplit split, comm::Communicator& world) {
+zero::CoreSplit MakeEqual(zero::CoreSplit split, comm::Communicator& world) {
   const auto counts = comm::GatherNumber(static_cast<std::int64_t>(split.compute.size()), world);
   const std::int64_t least = *std::min_element(counts.begin(), counts.end());
   return zero::LimitCompute(std::move(split), static_cast<std::size_t>(least));
@@ -105,12 +105,12 @@ Status ReserveCores(const config::DsConfig& config, const EngineOptions& options
   if (cores.least < 2 && split.why_not.empty()) {
     split.why_not = fmt::format("rank {} has one core, and ranks do alike", cores.poorest);
   }
-  tiers->updates_beside = tiers->updates_in_backward && split.why_not.empty();
+  tiers->overlaps_update = tiers->updates_in_backward && split.why_not.empty();
   if (!split.why_not.empty()) {
     notify("no cores are reserved: " + split.why_not);
     return OkStatus();
   }
-  if (config.parallel.tensor > 1) split = MakeAlike(std::move(split), *options.world);
+  if (config.parallel.tensor > 1) split = MakeEqual(std::move(split), *options.world);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(Bind(split, reserved), *options.world));
   tiers->update_thread = reserved->update_thread.get();
   notify(fmt::format("the update has cores {}, the model's computation cores {}",

@@ -46,16 +46,16 @@ NamedTensors MakeDescribed(const at::Tensor& header, c10::Device device) {
 
 // A flat tensor in `ranks` equal parts. Each rank sends its own part; all send the few remaining
 // values.
-struct CutRow {
-  CutRow(const at::Tensor& tensor, const comm::Communicator& ranks)
-      : whole(tensor.view({-1})), part(whole.numel() / ranks.size()), rank(ranks.rank()) {
-    const std::int64_t cut = part * ranks.size();
-    parts = whole.narrow(0, 0, cut);
-    rest = whole.narrow(0, cut, whole.numel() - cut);
+struct SplitTensor {
+  SplitTensor(const at::Tensor& tensor, const comm::Communicator& ranks)
+      : full(tensor.view({-1})), part(full.numel() / ranks.size()), rank(ranks.rank()) {
+    const std::int64_t split_numel = part * ranks.size();
+    parts = full.narrow(0, 0, split_numel);
+    rest = full.narrow(0, split_numel, full.numel() - split_numel);
   }
   at::Tensor own() const { return parts.narrow(0, rank * part, part); }
 
-  at::Tensor whole;
+  at::Tensor full;
   std::int64_t part;  // number of values
   std::int64_t rank;
   at::Tensor parts, rest;
@@ -65,7 +65,7 @@ void ReceiveParts(comm::Communicator& channel, const at::Tensor& tensor, comm::C
                   const std::string& tag) {
   const int sender = 1 - channel.rank();
   if (among == nullptr) return channel.Recv(tensor, sender, tag);
-  const CutRow row(tensor, *among);
+  const SplitTensor row(tensor, *among);
   if (row.rest.numel() == 0) {
     channel.Recv(row.own(), sender, tag);
   } else {
@@ -79,10 +79,10 @@ void ReceiveParts(comm::Communicator& channel, const at::Tensor& tensor, comm::C
 
 }  // namespace
 
-StageChannels::StageChannels(comm::Communicator& stages, const ChannelCut& cut)
+StageChannels::StageChannels(comm::Communicator& stages, const ChannelSharding& split_numel)
     : stages_(stages),
-      activations_among_(cut.activations ? cut.tensor : nullptr),
-      gradients_among_(cut.gradients ? cut.tensor : nullptr) {}
+      activations_among_(split_numel.activations ? split_numel.tensor : nullptr),
+      gradients_among_(split_numel.gradients ? split_numel.tensor : nullptr) {}
 
 comm::Communicator& StageChannels::ChannelBetween(int from, int to, const std::string& of) {
   const std::string name = of + " of stage " + std::to_string(from) + " to " + std::to_string(to);
@@ -100,9 +100,9 @@ void StageChannels::Send(comm::Communicator& channel, const at::Tensor& tensor,
 
 void StageChannels::SendPart(comm::Communicator& channel, const at::Tensor& tensor,
                              comm::Communicator* among, const std::string& tag) {
-  const at::Tensor whole = tensor.contiguous();
-  if (among == nullptr) return Send(channel, whole, tag);
-  const CutRow row(whole, *among);
+  const at::Tensor full = tensor.contiguous();
+  if (among == nullptr) return Send(channel, full, tag);
+  const SplitTensor row(full, *among);
   Send(channel, row.rest.numel() == 0 ? row.own() : at::cat({row.own(), row.rest}), tag);
 }
 
@@ -129,11 +129,11 @@ NamedTensors StageChannels::ReceiveActivations(int stage) {
   return ReceiveMessage(stage, activations_among_);
 }
 
-void StageChannels::SendWhole(int stage, const NamedTensors& tensors) {
+void StageChannels::SendFull(int stage, const NamedTensors& tensors) {
   SendMessage(stage, tensors, /*among=*/nullptr);
 }
 
-NamedTensors StageChannels::ReceiveWhole(int stage) {
+NamedTensors StageChannels::ReceiveFull(int stage) {
   return ReceiveMessage(stage, /*among=*/nullptr);
 }
 

@@ -31,9 +31,9 @@ namespace ds::engine {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-// ChannelCut selects the messages that are partitioned among tensor ranks. It is the same on all
-// ranks of all stages.
-struct ChannelCut {
+// ChannelSharding selects the messages that are partitioned among tensor ranks. It is the same on
+// all ranks of all stages.
+struct ChannelSharding {
   comm::Communicator* tensor = nullptr;  // this stage's ranks with equal tensors; null: none
   bool activations = true, gradients = true;
 };
@@ -41,8 +41,8 @@ struct ChannelCut {
 class StageChannels {
  public:
   // `stages` has one rank of each stage, in stage order, including this rank. It and the ranks in
-  // `cut` must outlive this object.
-  explicit StageChannels(comm::Communicator& stages, const ChannelCut& cut = {});
+  // `sharding` must outlive this object.
+  explicit StageChannels(comm::Communicator& stages, const ChannelSharding& sharding = {});
 
   // Does not wait for the receiver. Do not modify the tensors until AwaitSends. Tensor ranks send
   // and receive together.
@@ -52,8 +52,8 @@ class StageChannels {
   NamedTensors ReceiveActivations(int stage);
 
   // Send and receive between two ranks only, without partitioning.
-  void SendWhole(int stage, const NamedTensors& tensors);
-  NamedTensors ReceiveWhole(int stage);
+  void SendFull(int stage, const NamedTensors& tensors);
+  NamedTensors ReceiveFull(int stage);
 
   // Sends the gradients of the received tensors that require them; 0 if a tensor has none.
   void SendGradients(int stage, const NamedTensors& received);

@@ -50,9 +50,9 @@ NamedTensors TakeActivations(Bundle bundle) {
 
 void PutActivations(const NamedTensors& tensors, Bundle* bundle) {
   for (const auto& [name, tensor] : tensors) {
-    at::Tensor& place =
+    at::Tensor& slot =
         name == kHidden ? bundle->hidden : bundle->extras[name.substr(kExtras.size())];
-    place = tensor;
+    slot = tensor;
   }
 }
 
@@ -60,16 +60,16 @@ StageRun::StageRun(Executor& executor, const BatchSource& next_batch, StageChann
     : executor_(executor),
       next_batch_(next_batch),
       channels_(channels),
-      places_(channels != nullptr ? executor.topology_.virtual_stages : pipeline::VirtualStages()) {
-}
+      virtual_stages_(channels != nullptr ? executor.topology_.virtual_stages
+                                          : pipeline::VirtualStages()) {}
 
 StageRun::MicroBatch& StageRun::FindMicroBatch(int number) {
   MicroBatch& micro_batch = micro_batches_[number];
-  micro_batch.passages.resize(static_cast<std::size_t>(places_.chunks));
+  micro_batch.passages.resize(static_cast<std::size_t>(virtual_stages_.chunks));
   return micro_batch;
 }
 
-Passage& StageRun::PassageOf(const pipeline::Task& task) {
+MicroBatchState& StageRun::MicroBatchStateOf(const pipeline::Task& task) {
   return FindMicroBatch(task.micro_batch).passages[static_cast<std::size_t>(task.chunk)];
 }
 
@@ -85,7 +85,7 @@ StatusOr<StepResult> StageRun::Run(const pipeline::StageProgram& program) {
 StatusOr<StepResult> StageRun::RunInWindow(const pipeline::StageProgram& program) {
   using Kind = pipeline::Instruction::Kind;
   StepResult result;
-  int open_chunks = places_.chunks;
+  int open_chunks = virtual_stages_.chunks;
   for (const pipeline::Instruction& instruction : program) {
     if (instruction.kind == Kind::kCompute) {
       DS_RETURN_IF_ERROR(Compute(instruction.task));
@@ -108,7 +108,7 @@ Status StageRun::Compute(const pipeline::Task& task) {
   using Kind = pipeline::Task::Kind;
   if (task.kind == Kind::kForward) return Forward(task);
   if (task.kind == Kind::kWeightGradient) {
-    executor_.BringWeightGradients(&PassageOf(task), task.chunk);
+    executor_.BringWeightGradients(&MicroBatchStateOf(task), task.chunk);
   } else {
     Backward(task);
   }
@@ -121,18 +121,18 @@ Status StageRun::Forward(const pipeline::Task& task) {
     DS_ASSIGN_OR_RETURN(micro_batch.batch, next_batch_());
     executor_.BeginMicroBatch(&micro_batch.batch);
   }
-  const bool is_last_chunk = task.chunk + 1 == places_.chunks;
+  const bool is_last_chunk = task.chunk + 1 == virtual_stages_.chunks;
   Bundle bundle = is_last_chunk ? std::move(micro_batch.batch) : micro_batch.batch;
-  Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
+  MicroBatchState& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
   PutActivations(passage.received, &bundle);
   const int stage = channels_ != nullptr ? executor_.topology_.stage() : 0;
-  const int place = places_.At({stage, task.chunk});
-  if (place + 1 == places_.count()) {
+  const int slot = virtual_stages_.At({stage, task.chunk});
+  if (slot + 1 == virtual_stages_.count()) {
     passage.loss = executor_.ForwardToLoss(std::move(bundle), task.chunk);
     return OkStatus();
   }
   passage.sent = TakeActivations(executor_.RunChunk(std::move(bundle), task.chunk));
-  if (const auto next = places_.PlaceOf(place + 1); next.stage == stage) {
+  if (const auto next = virtual_stages_.LocationOf(slot + 1); next.stage == stage) {
     micro_batch.passages[static_cast<std::size_t>(next.chunk)].received = HandOn(passage.sent);
   }
   return OkStatus();
@@ -141,11 +141,11 @@ Status StageRun::Forward(const pipeline::Task& task) {
 // Runs the backward of a chunk and releases its passage.
 void StageRun::Backward(const pipeline::Task& task) {
   MicroBatch& micro_batch = FindMicroBatch(task.micro_batch);
-  Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
+  MicroBatchState& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
   executor_.RunBackward(&passage, task);
   if (channels_ == nullptr || task.chunk == 0) return;
   const int stage = executor_.topology_.stage();
-  const auto before = places_.PlaceOf(places_.At({stage, task.chunk}) - 1);
+  const auto before = virtual_stages_.LocationOf(virtual_stages_.At({stage, task.chunk}) - 1);
   if (before.stage != stage) return;
   micro_batch.passages[static_cast<std::size_t>(before.chunk)].gradients =
       TakeGradientsOf(std::exchange(passage.received, {}));
@@ -154,7 +154,7 @@ void StageRun::Backward(const pipeline::Task& task) {
 void StageRun::Move(const pipeline::Instruction& instruction) {
   using Kind = pipeline::Instruction::Kind;
   const int peer = instruction.peer;
-  Passage& passage = PassageOf(instruction.task);
+  MicroBatchState& passage = MicroBatchStateOf(instruction.task);
   switch (instruction.kind) {
     case Kind::kReceiveActivation:
       passage.received = channels_->ReceiveActivations(peer);

@@ -20,9 +20,9 @@
 
 namespace ds::engine {
 
-// Passage is the state of one micro-batch in one chunk: the tensors that its backward needs, and
-// those received from and sent to other virtual stages.
-struct Passage {
+// MicroBatchState is the state of one micro-batch in one chunk: the tensors that its backward
+// needs, and those received from and sent to other virtual stages.
+struct MicroBatchState {
   NamedTensors received;           // activations of the previous virtual stage
   at::Tensor loss;                 // on the last virtual stage
   NamedTensors sent;               // activations for the next virtual stage
@@ -40,8 +40,8 @@ class StageRun {
 
  private:
   struct MicroBatch {
-    Bundle batch;                   // with the keys of its random numbers, until its last forward
-    std::vector<Passage> passages;  // by chunk
+    Bundle batch;  // with the keys of its random numbers, until its last forward
+    std::vector<MicroBatchState> passages;  // by chunk
   };
 
   StatusOr<StepResult> RunInWindow(const pipeline::StageProgram& program);
@@ -50,12 +50,12 @@ class StageRun {
   void Backward(const pipeline::Task& task);
   void Move(const pipeline::Instruction& instruction);
   MicroBatch& FindMicroBatch(int number);
-  Passage& PassageOf(const pipeline::Task& task);
+  MicroBatchState& MicroBatchStateOf(const pipeline::Task& task);
 
   Executor& executor_;
   const BatchSource& next_batch_;
   StageChannels* const channels_;
-  const pipeline::VirtualStages places_;
+  const pipeline::VirtualStages virtual_stages_;
   std::map<int, MicroBatch> micro_batches_;
 };
 

@@ -44,9 +44,9 @@ struct StepInProgress {
   // Counts the sample indices that each rank's forwards have used as positions in the blocks'
   // random streams. A micro-batch uses one per sample, or the configured micro-batch size if that
   // is more.
-  std::int64_t random_places = 0;
+  std::int64_t random_positions = 0;
   // The sample index of the next micro-batch, if set by DeepSpeedApi::place_batch.
-  std::optional<std::int64_t> next_place = {};
+  std::optional<std::int64_t> next_position = {};
   std::vector<MicroLoss> losses;
   std::optional<double> mean_weight;  // over all ranks' losses; nullopt until computed
   std::int64_t tokens = 0;

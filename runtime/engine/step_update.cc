@@ -222,7 +222,7 @@ StepUpdate::StepUpdate(EngineComponents& engine)
       model_(engine.model),
       step_(engine.step) {}
 
-Status StepUpdate::CheckGradientsSuit() const {
+Status StepUpdate::CheckUnusedParameters() const {
   if (config_.zero_optimization.ignore_unused_parameters) return OkStatus();
   Status used = zero::CheckNoneIsUnused(*model_.sharded);
   // A stage only knows its own parameters, and a rank only its experts.
@@ -250,7 +250,7 @@ void StepUpdate::AgreeOnWeight() {
 
 Status StepUpdate::HandleNonFinite(StepResult* result) {
   result->skipped = true;
-  if (!model_.optimizer->TakeBack() && step_.non_finite != NonFinitePolicy::kRewind) {
+  if (!model_.optimizer->RollBack() && step_.non_finite != NonFinitePolicy::kRewind) {
     return NonFiniteError(result->step, result->non_finite, /*has_updated=*/true);
   }
   const double scale = step_.loss_scaler.scale();
@@ -298,7 +298,7 @@ Status StepUpdate::BeginUpdate() {
         "the last backward pass of this step has updated the model (super_offload): call step() "
         "before the next one");
   }
-  DS_RETURN_IF_ERROR(step_.rates.CheckGoesOn(step_.state.counts.applied));
+  DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.applied));
   AgreeOnWeight();
   model_.optimizer->BeginUpdate(
       step_.MakeUpdate(/*clip=*/1.0, step_.rates.FindNext(step_.state.counts.applied)));
@@ -313,7 +313,7 @@ Status StepUpdate::UpdateFromHost(const StepTotals& totals,
     result->non_finite = DescribeNonFinite(*model_.sharded, step_.state.current, totals);
     return HandleNonFinite(result);
   }
-  DS_RETURN_IF_ERROR(CheckGradientsSuit());
+  DS_RETURN_IF_ERROR(CheckUnusedParameters());
   const double norm = model_.optimizer->NormToClip(totals.norm) / step_.gradient_unit();
   const double clip = optim::ClipFactor(norm, config_.gradient_clipping);
   model_.optimizer->Step(step_.MakeUpdate(clip, std::move(scheduled)));
@@ -332,7 +332,7 @@ Status StepUpdate::UpdateOnDevice(std::vector<optim::ScheduledValues> scheduled,
 }
 
 StatusOr<at::Tensor> StepUpdate::Launch(std::vector<optim::ScheduledValues> scheduled) {
-  DS_RETURN_IF_ERROR(CheckGradientsSuit());
+  DS_RETURN_IF_ERROR(CheckUnusedParameters());
   at::Tensor squares = SumOnDevice(model_.sharded->context(), model_.optimizer->MeasureShard());
   optim::Update update = step_.MakeUpdate(/*clip=*/1.0, std::move(scheduled));
   update.decision = optim::DecideUpdate(squares, step_.gradient_unit(), config_.gradient_clipping);

@@ -50,7 +50,7 @@ class StepUpdate {
                         StepResult* result);
   Status UpdateOnDevice(std::vector<optim::ScheduledValues> scheduled, StepTotals* totals,
                         StepResult* result);
-  Status CheckGradientsSuit() const;
+  Status CheckUnusedParameters() const;
   // Handles a gradient that is not finite as the config and policy say: turns `result` into a step
   // without an update, or returns the error that ends the run.
   Status HandleNonFinite(StepResult* result);

@@ -69,16 +69,16 @@ struct TensorAccess::HeldTensor {
 
 namespace {
 
-struct Found {
+struct ParameterIndex {
   zero::Bucket* bucket = nullptr;
   int index = 0;
 };
 
-StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string& name) {
+StatusOr<ParameterIndex> FindParameter(const zero::ShardedModel& model, const std::string& name) {
   for (const auto& unit : model.units()) {
     for (const auto& bucket : unit->buckets()) {
       for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
-        if (bucket->parameters().parameter(i).name == name) return Found{bucket.get(), i};
+        if (bucket->parameters().parameter(i).name == name) return ParameterIndex{bucket.get(), i};
       }
     }
   }
@@ -89,10 +89,10 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   TrainedModel& model = engine_.components_->model;
-  DS_RETURN_IF_ERROR(CheckModelIsNotCut(engine_.components_->topology.mesh, "TensorAccess"));
+  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(engine_.components_->topology.mesh, "TensorAccess"));
   DS_RETURN_IF_ERROR(model.ReloadStates());
   const zero::Context& context = model.sharded->context();
-  DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*model.sharded, wanted.name));
+  DS_ASSIGN_OR_RETURN(const ParameterIndex found, FindParameter(*model.sharded, wanted.name));
   zero::Bucket& bucket = *found.bucket;
   HeldTensor result{
       .shape = bucket.parameters().parameter(found.index).tensor.sizes().vec(),
@@ -110,7 +110,7 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     }
     const zero::FlatLayout& layout = bucket.parameters().layout();
     const zero::FlatRange range =
-        result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
+        result.sharded ? layout.shard(context.groups.shards->rank()) : layout.full_range();
     update.AgreeOnWeight();
     result.scale = engine_.components_->step.gradient_unit();
     for (const zero::Piece& piece : layout.FindPieces(range)) {
@@ -132,7 +132,7 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& want
   DS_ASSIGN_OR_RETURN(HeldTensor found, Find(wanted));
   if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
   if (wanted.kind == Kind::kWeight)
-    DS_RETURN_IF_ERROR(engine_.components_->model.CheckWeightsAreAlike());
+    DS_RETURN_IF_ERROR(engine_.components_->model.CheckWeightsAreEqual());
   return found;
 }
 

@@ -6,8 +6,8 @@ namespace ds::engine {
 
 Status TrainedModel::ReloadStates() {
   DS_RETURN_IF_ERROR(CheckNotGathered());
-  if (states_away) optimizer->MoveBack();
-  states_away = false;
+  if (states_offloaded) optimizer->MoveBack();
+  states_offloaded = false;
   return OkStatus();
 }
 
@@ -18,7 +18,7 @@ Status TrainedModel::CheckNotGathered() const {
       "parameters: call it after the body");
 }
 
-Status TrainedModel::CheckWeightsAreAlike() const {
+Status TrainedModel::CheckWeightsAreEqual() const {
   if (!optimizer->has_local_moves()) return OkStatus();
   return FailedPreconditionError(
       std::string(optimizer->optimizer_name()) +

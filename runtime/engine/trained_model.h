@@ -23,7 +23,7 @@ struct TrainedModel {
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;
   std::int64_t parameter_count = 0;  // of all stages
-  bool states_away = false;          // offloaded to the host
+  bool states_offloaded = false;     // offloaded to the host
   bool gathered = false;             // within WithGatheredParameters
 
   // Moves offloaded states back to the device. Call it before an operation that needs the model's
@@ -32,7 +32,7 @@ struct TrainedModel {
   Status ReloadStates();
   Status CheckNotGathered() const;
   // Fails if the ranks' weights differ; called before weights are set.
-  Status CheckWeightsAreAlike() const;
+  Status CheckWeightsAreEqual() const;
 };
 
 }  // namespace ds::engine

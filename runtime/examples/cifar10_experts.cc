@@ -301,9 +301,9 @@ ds::Status RunEpochs(ds::Engine& engine, Reader& train, const Arguments& argumen
       DS_ASSIGN_OR_RETURN(ds::Bundle batch, train.Next());
       engine.backward(engine.forward(std::move(batch)));
       DS_ASSIGN_OR_RETURN(last, engine.step());
-      const bool is_told = arguments.log_interval > 0 && last.boundary &&
-                           last.step % arguments.log_interval == 0 && engine.world().rank() == 0;
-      if (is_told) std::printf("step %ld  loss %.4f\n", static_cast<long>(last.step), last.loss);
+      const bool is_logged = arguments.log_interval > 0 && last.boundary &&
+                             last.step % arguments.log_interval == 0 && engine.world().rank() == 0;
+      if (is_logged) std::printf("step %ld  loss %.4f\n", static_cast<long>(last.step), last.loss);
     }
     if (engine.world().rank() == 0) std::printf("epoch %d  loss %.4f\n", epoch, last.loss);
   }

@@ -45,7 +45,7 @@ class Generation {
   void Step();
 
  private:
-  void ForgetWhatChanges();
+  void ClearLengthDependent();
   // Returns [samples, S]: the last counts[b] tokens of each sample, then padding.
   at::Tensor NewTokens(const std::vector<std::int64_t>& counts) const;
   // Returns fp32 [samples, vocabulary], for each sample's last token.
@@ -89,7 +89,7 @@ Generation::Generation(const BlockList& model, const models::DecoderSpec& spec,
 }
 
 // Clears the cache if its keys were rotated with other frequencies than the new token needs.
-void Generation::ForgetWhatChanges() {
+void Generation::ClearLengthDependent() {
   const std::int64_t seen = cache_.lengths().front();
   const auto length = static_cast<std::int64_t>(live_.front().tokens.size());
   const bool holds =
@@ -144,7 +144,7 @@ bool Generation::AddToken(Live* sample, std::span<float> logits) {
 }
 
 void Generation::Step() {
-  if (FollowsLength(spec_)) ForgetWhatChanges();
+  if (FollowsLength(spec_)) ClearLengthDependent();
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < live_.size(); ++i) {
     counts.push_back(static_cast<std::int64_t>(live_[i].tokens.size()) - cache_.lengths()[i]);
@@ -174,9 +174,10 @@ void Generate(const BlockList& model, const models::DecoderSpec& spec,
   if (prompts.empty()) return;
   const c10::NoGradGuard no_grad;
   const std::size_t together = FollowsLength(spec) ? 1 : prompts.size();
-  for (std::size_t first = 0; first < prompts.size() && observer.hears_more(); first += together) {
+  for (std::size_t first = 0; first < prompts.size() && observer.accepts_more();
+       first += together) {
     Generation generation(model, spec, PromptBatch{prompts, first, together}, options, observer);
-    while (!generation.done() && observer.hears_more()) generation.Step();
+    while (!generation.done() && observer.accepts_more()) generation.Step();
   }
 }
 

@@ -38,7 +38,7 @@ class GenerationObserver {
   virtual void OnToken(std::size_t prompt, std::int64_t token) = 0;
   virtual void OnEnd(std::size_t prompt, Ending ending) = 0;
   // Called before each forward pass; returning false stops all texts, without OnEnd.
-  virtual bool hears_more() const { return true; }
+  virtual bool accepts_more() const { return true; }
 };
 
 // Generates texts for all prompts together. The model has its weights and is in evaluation mode;

@@ -37,7 +37,7 @@ StatusOr<std::vector<std::int64_t>> PromptEncoder::Encode(const nlohmann::ordere
   if (prompt.is_object()) row.variables = prompt.at("variables");
   DS_ASSIGN_OR_RETURN(const tokenizer::WrittenChat chat,
                       tokenizer::WriteChat(row, *folder_, /*add_generation_prompt=*/true));
-  return EncodeText(chat.whole.text, /*special_tokens=*/false);
+  return EncodeText(chat.full.text, /*special_tokens=*/false);
 }
 
 }  // namespace ds::inference

@@ -36,12 +36,12 @@ struct BlockRange {
 
 // The blocks that a pipeline stage holds of a model of `all` blocks: one run, or one run for each
 // of its virtual stages, in model order.
-struct StagePart {
+struct StageBlocks {
   int stage = 0, stages = 1;
   std::vector<BlockRange> chunks = {};
   int all = 0;
 
-  friend bool operator==(const StagePart&, const StagePart&) = default;
+  friend bool operator==(const StageBlocks&, const StageBlocks&) = default;
 };
 
 // Invariant: the prefix and a parameter's name form its Hugging Face name (FullName).
@@ -100,8 +100,8 @@ class BlockList {
   void Add(BlockFactory make, std::vector<int> also_reads = {});
 
   // Makes this list a pipeline stage's part: its blocks are the blocks of all chunks, concatenated.
-  void SetPart(const StagePart& part) { part_ = part; }
-  const std::optional<StagePart>& part() const { return part_; }
+  void SetPart(const StageBlocks& part) { part_ = part; }
+  const std::optional<StageBlocks>& part() const { return part_; }
   // The index of block i in the full model, and the number of blocks of the full model.
   int index_in_model(int i) const;
   int model_size() const { return part_ ? part_->all : size(); }
@@ -125,7 +125,7 @@ class BlockList {
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<BlockFactory> factories_;
   std::vector<std::vector<int>> also_reads_;
-  std::optional<StagePart> part_;  // none: the full model
+  std::optional<StageBlocks> part_;  // none: the full model
 };
 
 // Returns a parameter with shape, dtype, device and requires_grad, but a storage of 0 bytes. A
@@ -146,5 +146,5 @@ using models::Batch;
 using models::Block;
 using models::BlockList;
 using models::Bundle;
-using models::RandomPlace;
+using models::RandomPosition;
 }  // namespace ds

@@ -38,7 +38,7 @@ struct Bundle {
   // would underflow in fp16.
   double loss_scale = 1.0;
   double loss_unit = 1.0;
-  RandomPlace random;  // RNG position of these samples; set by the engine before every block
+  RandomPosition random;  // RNG position of these samples; set by the engine before every block
   std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
   RowTiles mlp_tiles;                                               // for feed-forward layers
   // Stores the tensors that chunked (FPDT) attention keeps; null: they stay on the device.

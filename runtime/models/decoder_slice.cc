@@ -23,7 +23,7 @@ checkpoint::Placement DecoderSlice::PlacementOf(const std::string& name,
   }
   checkpoint::Shape& global = placement.global_shape;
   global[slice->dimension] = slice->extent;
-  for (const IndexRange& range : slice->kept) {
+  for (const IndexRange& range : slice->retained) {
     checkpoint::Box box{checkpoint::Shape(global.size(), 0), global};
     box.offset[slice->dimension] = range.first;
     box.shape[slice->dimension] = range.count;

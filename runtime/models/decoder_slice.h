@@ -18,10 +18,10 @@ namespace ds::models {
 
 struct DecoderSlice {
   std::shared_ptr<const TensorPlan> plan;
-  tensor_parallel::Group group;         // as many ranks as the plan has parts
-  sequence_parallel::Group sequence;    // ranks with the same slice and other tokens
-  sequence_parallel::HeadShares heads;  // of the slice, by sequence rank
-  moe::ExpertGroup experts = {};        // ranks that share each layer's experts
+  tensor_parallel::TensorGroup group;         // as many ranks as the plan has parts
+  sequence_parallel::SequenceGroup sequence;  // ranks with the same slice and other tokens
+  sequence_parallel::HeadShares heads;        // of the slice, by sequence rank
+  moe::ExpertGroup experts = {};              // ranks that share each layer's experts
   // The stages that hold the token table, if the first and the last block are on different stages.
   std::vector<int> table_stages = {};
 

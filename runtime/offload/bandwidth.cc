@@ -27,19 +27,19 @@ StatusOr<double> Transfer(FileTier& tier, const Extent& extent, bool writes) {
   for (const AlignedBuffer& buffer : buffers) {
     std::memset(buffer.bytes().data(), 0x5a, buffer.bytes().size());
   }
-  std::array<FileTransfer, 2> under_way;
+  std::array<FileTransfer, 2> in_flight;
   Status status;
   const auto start = std::chrono::steady_clock::now();
-  for (std::int64_t at = 0, turn = 0; at < extent.bytes(); at += kTransferBytes, ++turn) {
-    const auto side = static_cast<std::size_t>(turn % 2);
-    if (under_way[side]) status = tier.Wait(under_way[side]);
+  for (std::int64_t at = 0, round = 0; at < extent.bytes(); at += kTransferBytes, ++round) {
+    const auto side = static_cast<std::size_t>(round % 2);
+    if (in_flight[side]) status = tier.Wait(in_flight[side]);
     if (!status.ok()) break;
     const std::int64_t count = std::min(kTransferBytes, extent.bytes() - at);
-    under_way[side] = writes ? tier.Write(extent, at, buffers[side], count)
+    in_flight[side] = writes ? tier.Write(extent, at, buffers[side], count)
                              : tier.Read(extent, at, buffers[side], count);
   }
   // Both transfers must end before the buffers are destroyed.
-  for (const FileTransfer& transfer : under_way) {
+  for (const FileTransfer& transfer : in_flight) {
     if (!transfer) continue;
     const Status ended = tier.Wait(transfer);
     if (status.ok()) status = ended;

@@ -103,13 +103,13 @@ class RingQueue::Worker {
     return has_all;
   }
 
-  std::size_t under_way() const { return slots_.size() - free_.size(); }
+  std::size_t in_flight() const { return slots_.size() - free_.size(); }
 
   void Run() {
     while (true) {
-      if (options_.overlap_events || under_way() == 0) {
-        std::vector<PendingBlock> more = list_.Take(free_.size(), /*wait=*/under_way() == 0);
-        if (more.empty() && under_way() == 0) return;
+      if (options_.overlap_events || in_flight() == 0) {
+        std::vector<PendingBlock> more = list_.Take(free_.size(), /*wait=*/in_flight() == 0);
+        if (more.empty() && in_flight() == 0) return;
         for (PendingBlock& pending : more) {
           const std::size_t slot = free_.back();
           free_.pop_back();
@@ -117,7 +117,7 @@ class RingQueue::Worker {
           Ask(slot);
         }
       }
-      SubmitAndWait(options_.overlap_events ? 1 : static_cast<unsigned>(under_way()));
+      SubmitAndWait(options_.overlap_events ? 1 : static_cast<unsigned>(in_flight()));
       Reap();
     }
   }
@@ -244,8 +244,8 @@ void RingQueue::Unregister(int number) {
 }
 
 ThreadQueue::ThreadQueue(const IoOptions& options, FileSystem& system) : system_(system) {
-  const std::int64_t under_way = std::int64_t{options.threads} * options.queue_depth;
-  const auto count = std::min<std::int64_t>(under_way, kMostThreads);
+  const std::int64_t in_flight = std::int64_t{options.threads} * options.queue_depth;
+  const auto count = std::min<std::int64_t>(in_flight, kMostThreads);
   DS_CHECK(count > 0);
   try {
     for (std::int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });

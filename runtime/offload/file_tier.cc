@@ -132,13 +132,13 @@ FileTransfer FileTier::Begin(bool writes, const Extent& extent, std::int64_t off
   const std::int64_t block_bytes = files == 1 ? RoundUp(io_.block_bytes, alignment_) : unit_bytes_;
   std::vector<IoBlock> blocks;
   for (std::int64_t done = 0; done < padded;) {
-    const std::int64_t place = extent.first_ * unit_bytes_ + offset + done;
-    const std::int64_t in_block = files == 1 ? 0 : place % unit_bytes_;
+    const std::int64_t byte_offset = extent.first_ * unit_bytes_ + offset + done;
+    const std::int64_t in_block = files == 1 ? 0 : byte_offset % unit_bytes_;
     const std::int64_t count = std::min(block_bytes - in_block, padded - done);
-    const std::int64_t unit = place / unit_bytes_;
+    const std::int64_t unit = byte_offset / unit_bytes_;
     blocks.push_back({.writes = writes,
                       .fd = files_[static_cast<std::size_t>(unit % files)].fd(),
-                      .offset = unit / files * unit_bytes_ + place % unit_bytes_,
+                      .offset = unit / files * unit_bytes_ + byte_offset % unit_bytes_,
                       .bytes = buffer.bytes().subspan(static_cast<std::size_t>(done),
                                                       static_cast<std::size_t>(count)),
                       .registered = buffer.registered()});
@@ -175,13 +175,13 @@ FileTransfer FileTier::WriteBehind(const Extent& extent, std::int64_t offset, Al
                                    std::int64_t bytes) {
   const std::lock_guard lock(writing_mutex_);
   ForgetWritten();
-  std::int64_t under_way = bytes;
+  std::int64_t in_flight = bytes;
   for (const Writing& each : writing_) {
-    under_way += static_cast<std::int64_t>(each.buffer.bytes().size());
+    in_flight += static_cast<std::int64_t>(each.buffer.bytes().size());
   }
-  while (under_way > most_writing_ && !writing_.empty()) {
+  while (in_flight > most_writing_ && !writing_.empty()) {
     static_cast<void>(writing_.front().transfer->Wait());  // its owner receives the error
-    under_way -= static_cast<std::int64_t>(writing_.front().buffer.bytes().size());
+    in_flight -= static_cast<std::int64_t>(writing_.front().buffer.bytes().size());
     writing_.pop_front();
   }
   FileTransfer transfer = Write(extent, offset, buffer, bytes);

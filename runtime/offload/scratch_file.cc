@@ -94,17 +94,18 @@ std::int64_t AlignmentOf(int fd) {
 }
 
 // Returns -1 when statvfs failed.
-std::int64_t FreeBytesOf(int asked, const struct statvfs& room) {
+std::int64_t FreeBytesOf(int asked, const struct statvfs& free_space) {
   if (asked != 0) return -1;
-  return static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
+  return static_cast<std::int64_t>(free_space.f_bavail) *
+         static_cast<std::int64_t>(free_space.f_frsize);
 }
 
 }  // namespace
 
 std::int64_t FreeBytes(const std::filesystem::path& folder) {
-  struct statvfs room = {};
-  const int asked = ::statvfs(folder.c_str(), &room);
-  return FreeBytesOf(asked, room);
+  struct statvfs free_space = {};
+  const int asked = ::statvfs(folder.c_str(), &free_space);
+  return FreeBytesOf(asked, free_space);
 }
 
 ScratchFile::ScratchFile(FileSystem& system, FolderFacts facts, int fd)
@@ -164,11 +165,11 @@ Status ScratchFile::DescribeError(int error, const std::string& what) const {
   struct statvfs disk = {};
   const int asked = ::fstatvfs(fd_, &disk);
   const std::int64_t free = FreeBytesOf(asked, disk);
-  const std::string room =
+  const std::string free_space =
       free < 0 ? "" : "; the disk has " + ByteSize(static_cast<std::uint64_t>(free)) + " free";
-  if (error == 0) return DataLossError(where + ": the file ends too early" + room);
+  if (error == 0) return DataLossError(where + ": the file ends too early" + free_space);
   const Status status = ErrnoError(error, where);
-  return Status(status.code(), status.message() + room);
+  return Status(status.code(), status.message() + free_space);
 }
 
 }  // namespace ds::offload

@@ -77,9 +77,9 @@ StatusOr<WindowUse> Windows::Acquire(const ByteRange& range, Access access) {
   if (!window) {
     const ByteRange wide = Widen(range);
     // The rest of the page after the last byte is unused.
-    const bool whole =
+    const bool is_full =
         wide.first == range.first && (wide.end() == range.end() || range.end() == extent_.bytes());
-    DS_ASSIGN_OR_RETURN(window, Open(wide, access != Access::kOverwrite || !whole));
+    DS_ASSIGN_OR_RETURN(window, Open(wide, access != Access::kOverwrite || !is_full));
   }
   if (window->read) {
     const Status read = tier_.Wait(std::exchange(window->read, nullptr));

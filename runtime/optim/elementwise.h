@@ -21,17 +21,17 @@ class Elementwise : public Optimizer {
 
   std::string_view name() const override {
     return std::visit([](const auto& op) { return std::string_view(op.kName); },
-                      MakeOp(config_, PartRates()));
+                      MakeOp(config_, SliceRates()));
   }
   std::span<const std::string_view> state_names(const ParameterGroup&) const override {
     return std::visit(
         [](const auto& op) -> std::span<const std::string_view> { return op.kStates; },
-        MakeOp(config_, PartRates()));
+        MakeOp(config_, SliceRates()));
   }
   Reach reach(const ParameterGroup&) const override { return config::ReachOf(config_); }
   bool takes_decision() const override { return true; }
-  void ApplyRates(const PartRates& rates, const Part& part) override {
-    UpdatePart(MakeOp(config_, rates), part, rates.decision);
+  void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) override {
+    UpdateSlice(MakeOp(config_, rates), slice, rates.decision);
   }
 
  private:

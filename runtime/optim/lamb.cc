@@ -37,11 +37,11 @@ class Lamb : public Optimizer {
   Reach reach(const ParameterGroup&) const override { return config::ReachOf(config_); }
   // Updates the state and computes each parameter's ratio, with one all-gather of two numbers per
   // parameter.
-  void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const PartRates& rates, const Part& part) override;
+  void Begin(const Update& update, const RankSlices& all) override;
+  void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) override;
 
  private:
-  DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
+  DirectionCoefficients MakeCoefficients(const SliceRates& rates) const;
 
   config::LambConfig config_;
   std::vector<double> ratios_;  // of this update, by parameter
@@ -52,19 +52,19 @@ std::span<const std::string_view> Lamb::state_names(const ParameterGroup&) const
   return kNames;
 }
 
-DirectionCoefficients Lamb::MakeCoefficients(const PartRates& rates) const {
+DirectionCoefficients Lamb::MakeCoefficients(const SliceRates& rates) const {
   return MakeDirectionCoefficients(
       rates, {.beta2 = config_.beta2, .eps = config_.eps, .eps_inside = config_.eps_inside_sqrt});
 }
 
-void Lamb::Begin(const Update& update, const RankParts& all) {
+void Lamb::Begin(const Update& update, const RankSlices& all) {
   at::Tensor squares = at::zeros({2 * all.parameter_count}, at::kDouble);
   double* const sums = squares.mutable_data_ptr<double>();
-  all.for_each([&](const Part& part) {
-    const DirectionCoefficients c = MakeCoefficients(MakeRates(update, part));
-    UpdateMoments(c, part);
-    for (const Segment& segment : part.owned) {
-      const DirectionSquares mine = SumSquares(c, Cut(part, segment.start, segment.count));
+  all.for_each([&](const OptimizerSlice& slice) {
+    const DirectionCoefficients c = MakeCoefficients(MakeRates(update, slice));
+    UpdateMoments(c, slice);
+    for (const Segment& segment : slice.owned) {
+      const DirectionSquares mine = SumSquares(c, Cut(slice, segment.start, segment.count));
       sums[2 * segment.parameter] += mine.parameter;
       sums[2 * segment.parameter + 1] += mine.direction;
     }
@@ -78,16 +78,16 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
   }
 }
 
-void Lamb::ApplyRates(const PartRates& rates, const Part& part) {
+void Lamb::ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) {
   const DirectionCoefficients c = MakeCoefficients(rates);
   const auto t = static_cast<double>(rates.step);
   const double correction1 = 1.0 - std::pow(rates.beta1, t);
   const double correction2 = 1.0 - std::pow(config_.beta2, t);
   double lr = rates.lr;
   if (config_.bias_correction) lr *= std::sqrt(correction2) / correction1;
-  for (const Segment& segment : part.segments) {
+  for (const Segment& segment : slice.segments) {
     const double ratio = ratios_.at(static_cast<std::size_t>(segment.parameter));
-    StepAlongDirection(c, Cut(part, segment.start, segment.count), -lr * ratio);
+    StepAlongDirection(c, Cut(slice, segment.start, segment.count), -lr * ratio);
   }
 }
 

@@ -71,7 +71,7 @@ struct Matrix {
 
 // Returns the parameter's matrices. A third dimension is a batch of matrices; with four or more,
 // each row is one filter of a convolution.
-std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
+std::vector<Matrix> MatricesOf(const FullParameter& parameter) {
   const auto& shape = parameter.shape;
   const std::int64_t count = shape.size() == 3 ? shape[0] : 1;
   const std::int64_t rows = shape.size() == 3 ? shape[1] : shape[0];
@@ -84,10 +84,10 @@ std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
   return matrices;
 }
 
-// Names the collectives for a part.
-std::string_view TagOf(const Part& part) {
-  if (part.whole_parameters.empty()) return {};
-  return part.whole_parameters.front().name;
+// Names the collectives for a slice.
+std::string_view TagOf(const OptimizerSlice& slice) {
+  if (slice.full_parameters.empty()) return {};
+  return slice.full_parameters.front().name;
 }
 
 }  // namespace
@@ -122,64 +122,64 @@ std::span<const std::string_view> Muon::state_names(const ParameterGroup& group)
   return group.muon ? std::span<const std::string_view>(kNames) : adam_.state_names(group);
 }
 
-void Muon::Begin(const Update& update, const RankParts& all) {
+void Muon::Begin(const Update& update, const RankSlices& all) {
   static_cast<void>(update);
   shards_ = all.groups.shards;
   ledger_ = all.ledger;
   work_.assign(static_cast<std::size_t>(shards_->size()), 0.0);
 }
 
-void Muon::ApplyRates(const PartRates& rates, const Part& part) {
-  if (part.group.muon) return ApplyToMatrices(rates, part);
+void Muon::ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) {
+  if (slice.group.muon) return ApplyToMatrices(rates, slice);
   // A schedule cycles Muon's momentum, not AdamW's beta1.
-  PartRates for_adam = rates;
+  SliceRates for_adam = rates;
   for_adam.beta1 = config_.adam.beta1;
-  adam_.ApplyRates(for_adam, part);
+  adam_.ApplyRates(for_adam, slice);
 }
 
-at::Tensor Muon::UpdateMomentum(const PartRates& rates, const Part& part) {
+at::Tensor Muon::UpdateMomentum(const SliceRates& rates, const OptimizerSlice& slice) {
   const MuonCoefficients c{.gradient_scale = static_cast<float>(rates.gradient_scale),
                            .one_minus_momentum = static_cast<float>(1.0 - rates.beta1)};
-  Part target = part;
-  target.parameter = at::empty_like(part.parameter);
+  OptimizerSlice target = slice;
+  target.parameter = at::empty_like(slice.parameter);
   target.published = at::Tensor();
-  UpdatePart(MuonMomentumOp{c}, target);
+  UpdateSlice(MuonMomentumOp{c}, target);
   return target.parameter;
 }
 
 // Returns the views of the buffer from all ranks, at their positions in it.
-at::Tensor Muon::GatherWhole(const at::Tensor& views, const Part& part) {
-  const std::int64_t shard_numel = part.whole_numel / shards_->size();
+at::Tensor Muon::GatherFull(const at::Tensor& views, const OptimizerSlice& slice) {
+  const std::int64_t shard_numel = slice.full_numel / shards_->size();
   at::Tensor shard = views;
   if (views.numel() != shard_numel) {
     shard = at::zeros({shard_numel}, views.options());
-    shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, views.numel()).copy_(views);
+    shard.narrow(0, slice.full_start - shards_->rank() * shard_numel, views.numel()).copy_(views);
   }
-  at::Tensor whole = at::empty({part.whole_numel}, views.options());
-  shards_->AllGather(whole, shard, TagOf(part));
-  return whole;
+  at::Tensor full = at::empty({slice.full_numel}, views.options());
+  shards_->AllGather(full, shard, TagOf(slice));
+  return full;
 }
 
 // Sums over ranks and returns the range of the views.
-at::Tensor Muon::SumOverRanks(const at::Tensor& result, const Part& part) {
-  if (!part.sharded) {
-    if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum, TagOf(part));
+at::Tensor Muon::SumOverRanks(const at::Tensor& result, const OptimizerSlice& slice) {
+  if (!slice.sharded) {
+    if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum, TagOf(slice));
     return result;
   }
-  const std::int64_t shard_numel = part.whole_numel / shards_->size();
+  const std::int64_t shard_numel = slice.full_numel / shards_->size();
   at::Tensor shard = result;  // on a single rank with offloaded state
   if (shards_->size() > 1) {
     shard = at::empty({shard_numel}, result.options());
-    shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum, TagOf(part));
+    shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum, TagOf(slice));
   }
-  return shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, part.parameter.numel());
+  return shard.narrow(0, slice.full_start - shards_->rank() * shard_numel, slice.parameter.numel());
 }
 
-at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
-  const at::Tensor whole = part.sharded ? GatherWhole(views, part) : views;
-  const std::int64_t start = part.sharded ? 0 : part.whole_start;
-  const at::Tensor result = at::zeros({whole.numel()}, views.options());
-  for (const WholeParameter& parameter : part.whole_parameters) {
+at::Tensor Muon::Orthogonalise(const at::Tensor& views, const OptimizerSlice& slice) {
+  const at::Tensor full = slice.sharded ? GatherFull(views, slice) : views;
+  const std::int64_t start = slice.sharded ? 0 : slice.full_start;
+  const at::Tensor result = at::zeros({full.numel()}, views.options());
+  for (const FullParameter& parameter : slice.full_parameters) {
     for (const Matrix& matrix : MatricesOf(parameter)) {
       const auto least = std::min_element(work_.begin(), work_.end());
       *least += matrix.work();
@@ -190,34 +190,34 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
       };
       const double scale = std::sqrt(
           std::max(1.0, static_cast<double>(matrix.rows) / static_cast<double>(matrix.columns)));
-      view(result).copy_(FindOrthogonal(view(whole), config_.newton_schulz).mul_(scale));
+      view(result).copy_(FindOrthogonal(view(full), config_.newton_schulz).mul_(scale));
     }
   }
-  return SumOverRanks(result, part);
+  return SumOverRanks(result, slice);
 }
 
-device::LedgerEntry Muon::BookBuffers(const Part& part) const {
+device::LedgerEntry Muon::BookBuffers(const OptimizerSlice& slice) const {
   const bool gram = config_.newton_schulz == config::NewtonSchulz::kGram;
-  config::MuonPart sizes{.views = part.parameter.numel(),
-                         .shard = part.whole_numel / shards_->size(),
-                         .whole = part.whole_numel,
-                         .sharded = part.sharded};
-  for (const WholeParameter& parameter : part.whole_parameters) {
+  config::MuonSlice sizes{.views = slice.parameter.numel(),
+                          .shard = slice.full_numel / shards_->size(),
+                          .full = slice.full_numel,
+                          .sharded = slice.sharded};
+  for (const FullParameter& parameter : slice.full_parameters) {
     for (const Matrix& matrix : MatricesOf(parameter)) {
       sizes.iteration = std::max(sizes.iteration,
                                  config::CountIterationElements(matrix.rows, matrix.columns, gram));
     }
   }
-  return {ledger_, device::MemoryUse::kOther, device::TierOf(part.parameter.is_cpu()),
+  return {ledger_, device::MemoryUse::kOther, device::TierOf(slice.parameter.is_cpu()),
           static_cast<std::int64_t>(sizeof(float)) * config::CountMuonElements(sizes)};
 }
 
-void Muon::ApplyToMatrices(const PartRates& rates, const Part& part) {
-  const device::LedgerEntry buffers = BookBuffers(part);
+void Muon::ApplyToMatrices(const SliceRates& rates, const OptimizerSlice& slice) {
+  const device::LedgerEntry buffers = BookBuffers(slice);
   const double decay = 1.0 - rates.lr * rates.weight_decay;
-  Part target = part;
-  target.gradient = Orthogonalise(UpdateMomentum(rates, part), part);
-  UpdatePart(DecayAndStepOp{static_cast<float>(decay), static_cast<float>(rates.lr)}, target);
+  OptimizerSlice target = slice;
+  target.gradient = Orthogonalise(UpdateMomentum(rates, slice), slice);
+  UpdateSlice(DecayAndStepOp{static_cast<float>(decay), static_cast<float>(rates.lr)}, target);
 }
 
 std::unique_ptr<Optimizer> MakeOptimizer(const config::MuonConfig& config, double weight_decay) {

@@ -12,7 +12,7 @@
 // The momentum is sharded like all state, but u must be unsharded. It is gathered buffer by buffer,
 // and one rank orthogonalises each matrix. A sum over the ranks (all terms but one are 0) then
 // gives every rank the elements that it updates: the same bits at every stage. The buffers exist
-// for one part at a time and count as "other" in the ledger.
+// for one slice at a time and count as "other" in the ledger.
 
 #include <string_view>
 #include <vector>
@@ -49,19 +49,19 @@ class Muon : public Optimizer {
   Reach reach(const ParameterGroup& group) const override {
     return group.muon ? config::ReachOf(config_) : Reach::kElement;
   }
-  void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const PartRates& rates, const Part& part) override;
+  void Begin(const Update& update, const RankSlices& all) override;
+  void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) override;
 
  private:
-  void ApplyToMatrices(const PartRates& rates, const Part& part);
+  void ApplyToMatrices(const SliceRates& rates, const OptimizerSlice& slice);
   // Updates the momentum and returns u, over the views.
-  at::Tensor UpdateMomentum(const PartRates& rates, const Part& part);
+  at::Tensor UpdateMomentum(const SliceRates& rates, const OptimizerSlice& slice);
   // Returns u orthogonalised, over the views. Collective.
-  at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
-  at::Tensor GatherWhole(const at::Tensor& views, const Part& part);
-  at::Tensor SumOverRanks(const at::Tensor& result, const Part& part);
-  // Books an upper bound of the memory that the update of a part needs in addition to the part.
-  device::LedgerEntry BookBuffers(const Part& part) const;
+  at::Tensor Orthogonalise(const at::Tensor& views, const OptimizerSlice& slice);
+  at::Tensor GatherFull(const at::Tensor& views, const OptimizerSlice& slice);
+  at::Tensor SumOverRanks(const at::Tensor& result, const OptimizerSlice& slice);
+  // Books an upper bound of the memory that the update of a slice needs in addition to the slice.
+  device::LedgerEntry BookBuffers(const OptimizerSlice& slice) const;
 
   config::MuonConfig config_;
   Elementwise<config::AdamConfig> adam_;  // updates all parameters except matrices

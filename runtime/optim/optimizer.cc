@@ -16,12 +16,12 @@ const UpdateDecision* ViewDecision(const at::Tensor& decision) {
 
 }  // namespace
 
-device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
-  const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
+device::LedgerEntry Book(const RankSlices& all, device::MemoryUse use, std::int64_t bytes) {
+  const bool host = all.slices.empty() || all.slices[0].parameter.is_cpu();
   return {all.ledger, use, device::TierOf(host), bytes};
 }
 
-bool Optimizer::WantsOwnGradients(std::int64_t step) const {
+bool Optimizer::NeedsLocalGradients(std::int64_t step) const {
   static_cast<void>(step);
   return false;
 }
@@ -39,13 +39,13 @@ Status Optimizer::LoadState(const nlohmann::json& state, std::int64_t parameter_
   return OkStatus();
 }
 
-void Optimizer::Begin(const Update& update, const RankParts& all) {
+void Optimizer::Begin(const Update& update, const RankSlices& all) {
   static_cast<void>(update);
   static_cast<void>(all);
 }
 
-PartRates Optimizer::MakeRates(const Update& update, const Part& part) const {
-  const ParameterGroup& group = part.group;
+SliceRates Optimizer::MakeRates(const Update& update, const OptimizerSlice& slice) const {
+  const ParameterGroup& group = slice.group;
   ScheduledValues values{.lr = update.lr, .momentum = update.beta1};
   if (group.schedule) values = update.groups.at(*group.schedule);
   return {.lr = values.lr * group.lr_factor,
@@ -59,7 +59,7 @@ PartRates Optimizer::MakeRates(const Update& update, const Part& part) const {
 // Not in the unnamed namespace, because it declares a function of ds::optim.
 template <typename Config>
 static std::unique_ptr<Optimizer> MakeFor(const Config& config, double weight_decay) {
-  if constexpr (requires(PartRates rates) { MakeOp(config, rates); }) {
+  if constexpr (requires(SliceRates rates) { MakeOp(config, rates); }) {
     return std::make_unique<Elementwise<Config>>(config, weight_decay);
   } else {
     // Optimizers that are more than an op have their own source, which defines this function for

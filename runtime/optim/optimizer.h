@@ -1,14 +1,14 @@
 #pragma once
 
-// Optimizer updates parameters from gradients. One object updates a full model, one flat part after
-// the other. The tensors that it keeps per parameter are stored with the parts.
+// Optimizer updates parameters from gradients. One object updates a full model, one flat slice
+// after the other. The tensors that it keeps per parameter are stored with the slices.
 //
 //   optimizer->Begin(update, all);
-//   for (const Part& part : parts) optimizer->Apply(update, part);
+//   for (const OptimizerSlice& slice : slices) optimizer->Apply(update, slice);
 //
 // The result for an element does not depend on how the views are split, so sharding does not change
-// a bit. CPU kernels update parts on the CPU, CUDA kernels parts on a GPU (kernels/flat_update.h).
-// Not thread-safe.
+// a bit. CPU kernels update slices on the CPU, CUDA kernels slices on a GPU
+// (kernels/flat_update.h). Not thread-safe.
 
 #include <ATen/core/Tensor.h>
 
@@ -25,7 +25,7 @@
 #include "runtime/comm/rank_groups.h"
 #include "runtime/config/optimizer.h"
 #include "runtime/device/memory_ledger.h"
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/kernels/optimizer_slice.h"
 #include "runtime/plan/schedule/lr_schedule.h"
 
 namespace ds::optim {
@@ -38,19 +38,19 @@ struct Update {
   std::optional<double> beta1 = {};  // replaces the configured one (SGD, Muon: momentum)
   // The values of the parameter groups that name one of them; they replace lr and beta1.
   std::vector<ScheduledValues> groups = {};
-  // On the parts' device, replaces gradient_scale, which the host does not know yet (DecideUpdate).
-  // Undefined: gradient_scale applies. Requires takes_decision.
+  // On the slices' device, replaces gradient_scale, which the host does not know yet
+  // (DecideUpdate). Undefined: gradient_scale applies. Requires takes_decision.
   at::Tensor decision = {};
 };
 
-using VisitPart = std::function<void(const Part& part)>;
+using VisitSlice = std::function<void(const OptimizerSlice& slice)>;
 
-// All parts of one rank, in the model's order, with the same groups on every rank.
-struct RankParts {
-  std::vector<Part> parts;  // for an optimizer of Reach::kModel
-  // Visits the parts one after the other, for optimizers with another reach. A part is valid during
-  // its visit only. It has no low-precision copy, and its parameters may only be read.
-  std::function<void(const VisitPart& visit)> for_each = {};
+// All slices of one rank, in the model's order, with the same groups on every rank.
+struct RankSlices {
+  std::vector<OptimizerSlice> slices;  // for an optimizer of Reach::kModel
+  // Visits the slices one after the other, for optimizers with another reach. A slice is valid
+  // during its visit only. It has no low-precision copy, and its parameters may only be read.
+  std::function<void(const VisitSlice& visit)> for_each = {};
   std::int64_t parameter_count = 0;  // trainable parameters of the model
   comm::RankGroups groups;
   device::MemoryLedger* ledger = nullptr;
@@ -58,13 +58,13 @@ struct RankParts {
 
 using config::Reach;
 
-// Books bytes on the parts' device for the lifetime of the result.
-device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);
+// Books bytes on the slices' device for the lifetime of the result.
+device::LedgerEntry Book(const RankSlices& all, device::MemoryUse use, std::int64_t bytes);
 
 class Optimizer {
  public:
   // `configured` has the beta1 and weight decay that schedules and parameter groups may override.
-  explicit Optimizer(const PartRates& configured) : configured_(configured) {}
+  explicit Optimizer(const SliceRates& configured) : configured_(configured) {}
   virtual ~Optimizer() = default;
 
   // Identifies the state in checkpoints: an optimizer does not load another's state.
@@ -75,8 +75,8 @@ class Optimizer {
 
   // Returns whether update `step` takes each rank's own gradients instead of their mean over the
   // ranks, because the optimizer exchanges compressed data itself. Such optimizers update unsharded
-  // parts.
-  virtual bool WantsOwnGradients(std::int64_t step) const;
+  // slices.
+  virtual bool NeedsLocalGradients(std::int64_t step) const;
 
   // Returns whether Update::decision is supported: the gradients' scale affects only each element's
   // own new value, and a skipped update leaves no trace.
@@ -85,11 +85,13 @@ class Optimizer {
   // The same for all groups if it is kModel.
   virtual Reach reach(const ParameterGroup& group) const;
 
-  // Computes values that depend on all parts, before the first one is updated. Collective; does
+  // Computes values that depend on all slices, before the first one is updated. Collective; does
   // nothing for most optimizers.
-  virtual void Begin(const Update& update, const RankParts& all);
-  void Apply(const Update& update, const Part& part) { ApplyRates(MakeRates(update, part), part); }
-  virtual void ApplyRates(const PartRates& rates, const Part& part) = 0;
+  virtual void Begin(const Update& update, const RankSlices& all);
+  void Apply(const Update& update, const OptimizerSlice& slice) {
+    ApplyRates(MakeRates(update, slice), slice);
+  }
+  virtual void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) = 0;
 
   // The state in addition to the tensors, for checkpoints; the same on all ranks. Null if empty.
   virtual nlohmann::json State() const;
@@ -101,10 +103,10 @@ class Optimizer {
   virtual void StateWasLoaded() {}
 
  protected:
-  PartRates MakeRates(const Update& update, const Part& part) const;
+  SliceRates MakeRates(const Update& update, const OptimizerSlice& slice) const;
 
  private:
-  PartRates configured_;
+  SliceRates configured_;
 };
 
 // Creates the optimizer of a ds_config.

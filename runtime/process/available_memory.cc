@@ -29,7 +29,7 @@ std::optional<std::uint64_t> ReadMemAvailable(const fs::path& root) {
 
 std::optional<std::uint64_t> ReadAvailableMemory(const fs::path& root) {
   const std::optional<std::uint64_t> of_host = ReadMemAvailable(root);
-  const std::optional<std::uint64_t> of_groups = ReadRoomInGroups(FindOwnCgroups(root));
+  const std::optional<std::uint64_t> of_groups = ReadAvailableInGroups(FindOwnCgroups(root));
   if (!of_host || !of_groups) return of_host ? of_host : of_groups;
   return std::min(*of_host, *of_groups);
 }

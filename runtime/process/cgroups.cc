@@ -137,15 +137,16 @@ struct MemoryFiles {
 constexpr MemoryFiles kFilesV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 constexpr MemoryFiles kFilesV2 = {"memory.max", "memory.current", ""};
 
-std::uint64_t ReadRoomUnder(std::uint64_t limit, const fs::path& group, const MemoryFiles& files) {
+std::uint64_t ReadAvailableUnder(std::uint64_t limit, const fs::path& group,
+                                 const MemoryFiles& files) {
   return LeftOf(limit, ReadNumber(group / files.used),
                 ReadFilePages(group / "memory.stat", files.stat_prefix));
 }
 
 // Collects the limits of the levels visible here.
 struct Levels {
-  std::optional<std::uint64_t> limit, room;  // the smallest ones
-  fs::path highest;                          // highest level with a usage file
+  std::optional<std::uint64_t> limit, available;  // the smallest ones
+  fs::path highest;                               // highest level with a usage file
 };
 
 Levels ReadLevels(const fs::path& group, const fs::path& top, const MemoryFiles& files) {
@@ -155,20 +156,20 @@ Levels ReadLevels(const fs::path& group, const fs::path& top, const MemoryFiles&
     const auto limit = ReadNumber(level / files.limit);  // "max" is not a number
     if (!limit || *limit >= kUnlimitedV1) return;
     TakeSmaller(limit, &levels.limit);
-    TakeSmaller(ReadRoomUnder(*limit, level, files), &levels.room);
+    TakeSmaller(ReadAvailableUnder(*limit, level, files), &levels.available);
   });
   return levels;
 }
 
 // A limit below all visible ones belongs to a group above the mount point. That group uses at least
 // as much as the highest visible group.
-std::optional<std::uint64_t> ReadRoomV1(const fs::path& group, const fs::path& top) {
+std::optional<std::uint64_t> ReadAvailableV1(const fs::path& group, const fs::path& top) {
   Levels levels = ReadLevels(group, top, kFilesV1);
   const auto limit = ReadValue(group / "memory.stat", "hierarchical_memory_limit");
   if (limit && *limit < levels.limit.value_or(kUnlimitedV1)) {
-    TakeSmaller(ReadRoomUnder(*limit, levels.highest, kFilesV1), &levels.room);
+    TakeSmaller(ReadAvailableUnder(*limit, levels.highest, kFilesV1), &levels.available);
   }
-  return levels.room;
+  return levels.available;
 }
 
 std::optional<std::uint64_t> ReadKillsV2(const OwnCgroups& cgroups) {
@@ -228,13 +229,13 @@ std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups) {
   return ReadKillsV1(cgroups.memory_v1);
 }
 
-std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups) {
+std::optional<std::uint64_t> ReadAvailableInGroups(const OwnCgroups& cgroups) {
   if (!cgroups.unified.empty()) {
     const Levels levels = ReadLevels(cgroups.unified, cgroups.unified_root, kFilesV2);
-    if (levels.room) return levels.room;
+    if (levels.available) return levels.available;
   }
   if (cgroups.memory_v1.empty()) return std::nullopt;
-  return ReadRoomV1(cgroups.memory_v1, cgroups.memory_v1_root);
+  return ReadAvailableV1(cgroups.memory_v1, cgroups.memory_v1_root);
 }
 
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {

@@ -37,6 +37,6 @@ std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 // Returns the bytes that this process's group may still allocate: the minimum over the group and
 // its ancestors of limit minus usage. The usage of a group includes the groups below it, and its
 // file pages count as free. Returns nullopt when no group is limited.
-std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups);
+std::optional<std::uint64_t> ReadAvailableInGroups(const OwnCgroups& cgroups);
 
 }  // namespace ds

@@ -98,7 +98,7 @@ CpuTopology ReadCpuTopology(const std::vector<int>& allowed, const fs::path& roo
 }
 
 StatusOr<std::vector<int>> ParseKernelCpuList(std::string_view text) {
-  const std::string whole(text);
+  const std::string list(text);
   constexpr std::string_view kBlank = " \t\n";
   const std::size_t start = text.find_first_not_of(kBlank);
   if (start == std::string_view::npos) return std::vector<int>();
@@ -117,7 +117,7 @@ StatusOr<std::vector<int>> ParseKernelCpuList(std::string_view text) {
     if (!text.starts_with(',')) break;
     text.remove_prefix(1);
   }
-  return InvalidArgumentError("'" + whole + "' is not a list of CPUs");
+  return InvalidArgumentError("'" + list + "' is not a list of CPUs");
 }
 
 }  // namespace ds

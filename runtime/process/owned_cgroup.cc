@@ -98,7 +98,7 @@ StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& paren
   Status status;
   if (!folder.valid() || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0)
     status = ErrnoError(errno, path.string());
-  if (status.ok()) status = LeaveMark(folder.get(), MarkPlace::kAttribute, mark);
+  if (status.ok()) status = LeaveMark(folder.get(), MarkLocation::kAttribute, mark);
   if (!status.ok()) {
     ::rmdir(path.c_str());
     return status;
@@ -106,14 +106,15 @@ StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& paren
   return std::unique_ptr<OwnedCgroup>(new OwnedCgroup(path, std::move(folder)));
 }
 
-void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::error_code error;
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
     const UniqueFd folder = OpenGroup(entry->path());
     // Several processes may remove a group at once, and each continues if another stops midway.
-    if (!folder.valid() || !LockAbandoned(folder.get(), MarkPlace::kAttribute, LOCK_SH)) continue;
+    if (!folder.valid() || !LockAbandoned(folder.get(), MarkLocation::kAttribute, LOCK_SH))
+      continue;
     KillGroup(folder);
     AwaitEmpty(folder, deadline);
     ::rmdir(entry->path().c_str());

@@ -29,10 +29,10 @@ class OwnedCgroup {
   // Creates the group dsrun-`name` below `parent`. An error means that no group can be used here.
   static StatusOr<std::unique_ptr<OwnedCgroup>> Create(const std::filesystem::path& parent,
                                                        const std::string& name);
-  // Kills and removes the abandoned groups below `parent`. Waits up to `patience` in total, and
+  // Kills and removes the abandoned groups below `parent`. Waits up to `timeout` in total, and
   // leaves a group that still has processes for the next call.
   static void RemoveAbandoned(const std::filesystem::path& parent,
-                              std::chrono::milliseconds patience = {});
+                              std::chrono::milliseconds timeout = {});
   // Removes the group, and the groups that Create found abandoned. A group with running processes
   // is left in place.
   ~OwnedCgroup();

@@ -59,7 +59,7 @@ void RemoveLeft(const fs::path& base) {
        entry.increment(error)) {
     if (!entry->path().filename().string().starts_with(kPrefix)) continue;
     const UniqueFd folder = OpenFolder(entry->path());
-    if (folder.valid() && LockAbandoned(folder.get(), MarkPlace::kFile, LOCK_EX)) {
+    if (folder.valid() && LockAbandoned(folder.get(), MarkLocation::kFile, LOCK_EX)) {
       RemoveFolder(entry->path());
     }
   }
@@ -111,7 +111,7 @@ StatusOr<PrivateFolder> PrivateFolder::Make() {
     Status status = Hold(folder) ? OkStatus() : ErrnoError(errno, path.string());
     // Without /proc there is no mark, and no other process ever removes the folder.
     const std::string mark = MakeOwnMark();
-    if (status.ok() && !mark.empty()) status = LeaveMark(folder.get(), MarkPlace::kFile, mark);
+    if (status.ok() && !mark.empty()) status = LeaveMark(folder.get(), MarkLocation::kFile, mark);
     if (status.ok()) return PrivateFolder(path, std::move(folder));
     RemoveFolder(path);
     last = status.WithContext(path.string());

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/process/thread_room.h"
+#include "runtime/process/thread_quota.h"
 
 namespace ds {
 namespace {
@@ -50,7 +50,7 @@ StatusOr<int> SpawnInNewSession(const std::string& program, std::vector<std::str
   const int error =
       ::posix_spawn(&pid, program.c_str(), &files.actions, &attributes, pointers.data(), environ);
   posix_spawnattr_destroy(&attributes);
-  if (error == EAGAIN) return NoRoomError(program + ": no process may be started");
+  if (error == EAGAIN) return OutOfResourcesError(program + ": no process may be started");
   if (error != 0) return ErrnoError(error, program);
   return static_cast<int>(pid);
 }

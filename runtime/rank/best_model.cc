@@ -8,16 +8,17 @@
 namespace ds::rank {
 namespace {
 
-bool IsKept(const engine::BestEvaluation::Best& best, const std::filesystem::path& checkpoints) {
+bool IsRetained(const engine::BestEvaluation::Best& best,
+                const std::filesystem::path& checkpoints) {
   std::error_code error;
   return std::filesystem::exists(checkpoint::DirectoryOfStep(checkpoints, best.step), error);
 }
 
 }  // namespace
 
-Status CheckBestIsKept(const engine::BestEvaluation& best,
-                       const std::filesystem::path& checkpoints) {
-  if (!best.best() || IsKept(*best.best(), checkpoints)) return OkStatus();
+Status CheckBestIsRetained(const engine::BestEvaluation& best,
+                           const std::filesystem::path& checkpoints) {
+  if (!best.best() || IsRetained(*best.best(), checkpoints)) return OkStatus();
   return FailedPreconditionError(
       "--load_best_model_at_end: the best evaluation so far is of step " +
       std::to_string(best.best()->step) +
@@ -38,7 +39,7 @@ std::string DescribeBest(const engine::BestEvaluation::Best& best,
                          const std::filesystem::path& checkpoints) {
   const std::string step = std::to_string(best.step);
   return "the best evaluation was at step " + step + ", loss " + std::to_string(best.loss) +
-         (IsKept(best, checkpoints)
+         (IsRetained(best, checkpoints)
               ? ": its checkpoint is step-" + step
               : ": it has no checkpoint, for the run did not keep the best one then");
 }

@@ -15,8 +15,8 @@ namespace ds::rank {
 
 // Returns kFailedPrecondition if the best evaluation so far has no checkpoint in the folder
 // `checkpoints`, because the previous run did not keep it.
-Status CheckBestIsKept(const engine::BestEvaluation& best,
-                       const std::filesystem::path& checkpoints);
+Status CheckBestIsRetained(const engine::BestEvaluation& best,
+                           const std::filesystem::path& checkpoints);
 
 // Loads the engine from the checkpoint of the best evaluation. Does nothing if there was no
 // evaluation or if it belongs to the engine's current step. Collective: all ranks call it.

@@ -25,7 +25,9 @@ namespace {
 constexpr std::int64_t kMostNewTokens = 128;  // default
 constexpr std::int64_t kByteTokens = 256;
 
-void Tell(const std::string& text) { std::fprintf(stderr, "dsrun: %s\n", Printable(text).c_str()); }
+void PrintNotice(const std::string& text) {
+  std::fprintf(stderr, "dsrun: %s\n", Printable(text).c_str());
+}
 
 // GenerateCommand: runs a job from its description to its end. Its phases run in order and share
 // the members.
@@ -41,7 +43,7 @@ class GenerateCommand {
  private:
   Status ReadOptions();
   StatusOr<inference::Prompt> ReadPrompt(std::size_t index, inference::PromptEncoder* encoder);
-  std::string PlaceOf(std::size_t index) const;
+  std::string LocationOf(std::size_t index) const;
 
   const config::GenerateJob job_;
   models::ModelConfig model_config_;
@@ -72,13 +74,13 @@ Status GenerateCommand::Check() {
   inference::PromptEncoder encoder(tokenizer_ ? &*tokenizer_ : nullptr);
   for (std::size_t i = 0; i < job_.prompts.size(); ++i) {
     auto prompt = ReadPrompt(i, &encoder);
-    if (!prompt.ok()) return prompt.status().WithContext(PlaceOf(i));
+    if (!prompt.ok()) return prompt.status().WithContext(LocationOf(i));
     prompts_.push_back(*std::move(prompt));
   }
   return OkStatus();
 }
 
-std::string GenerateCommand::PlaceOf(std::size_t index) const {
+std::string GenerateCommand::LocationOf(std::size_t index) const {
   return job_.prompts.size() == 1 ? "the prompt" : "prompt " + std::to_string(index + 1);
 }
 
@@ -130,14 +132,15 @@ StatusOr<inference::Prompt> GenerateCommand::ReadPrompt(std::size_t index,
   if (models::CheckSequenceLength(model_config_, tokens + prompt.most_new_tokens).ok()) {
     return prompt;
   }
-  const std::int64_t room = model_config_.decoder.max_positions - tokens;
-  if (room > 0 && !must_fit_) {
-    prompt.most_new_tokens = room;
+  const std::int64_t capacity = model_config_.decoder.max_positions - tokens;
+  if (capacity > 0 && !must_fit_) {
+    prompt.most_new_tokens = capacity;
     return prompt;
   }
   const std::string asked =
-      room > 0 ? " and " + std::to_string(prompt.most_new_tokens) + " new ones" : "";
-  const std::string advice = room > 0 ? "; --max_new_tokens " + std::to_string(room) + " fits" : "";
+      capacity > 0 ? " and " + std::to_string(prompt.most_new_tokens) + " new ones" : "";
+  const std::string advice =
+      capacity > 0 ? "; --max_new_tokens " + std::to_string(capacity) + " fits" : "";
   return InvalidArgumentError(
       "its " + std::to_string(tokens) + " tokens" + asked + " do not fit the model, which has " +
       std::to_string(model_config_.decoder.max_positions) + " positions" + advice);
@@ -148,11 +151,13 @@ Status GenerateCommand::Load() {
   DS_ASSIGN_OR_RETURN(model_,
                       inference::LoadModel(model_config_, options, job_.seed, job_.lora_adapter));
   if (!model_.has_weights) {
-    Tell(job_.model + " has no weights: they are drawn by --seed, and the text means nothing");
+    PrintNotice(job_.model +
+                " has no weights: they are drawn by --seed, and the text means nothing");
   }
   if (!model_.unused.empty()) {
-    Tell(std::to_string(model_.unused.size()) + " stored tensors are not part of the model, " +
-         model_.unused.front() + " for one; they are left out");
+    PrintNotice(std::to_string(model_.unused.size()) +
+                " stored tensors are not part of the model, " + model_.unused.front() +
+                " for one; they are left out");
   }
   return OkStatus();
 }
@@ -191,7 +196,7 @@ StatusOr<config::GenerateJob> ReadJob(const std::string& path) {
 int RunGenerate(const std::string& job_path) {
   auto job = ReadJob(job_path);
   if (!job.ok()) {
-    Tell(job.status().message());
+    PrintNotice(job.status().message());
     return kExitUsage;
   }
   const int offset = job->status_offset;
@@ -202,7 +207,7 @@ int RunGenerate(const std::string& job_path) {
   for (const GeneratePhase& phase : kPhases) {
     const Status status = AtTorchBoundary([&] { return (command.*phase.run)(); });
     if (status.ok()) continue;
-    Tell(status.message());
+    PrintNotice(status.message());
     return offset + (IsOutOfMemory(status) ? kExitFailure : phase.exit_code);
   }
   return kExitOk;

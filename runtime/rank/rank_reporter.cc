@@ -34,8 +34,8 @@ void RankReporter::ReportNotice(std::string_view text) {
 }
 
 void RankReporter::ReportIdleKeys(const config::TrainJob& job, const config::DsConfig& config,
-                                  config::RankPlaces places) {
-  for (const std::string& idle : config::ListIdleKeys(job.ds_config, config, places)) {
+                                  config::RankPlacement placement) {
+  for (const std::string& idle : config::ListIdleKeys(job.ds_config, config, placement)) {
     ReportNotice(idle);
   }
 }

@@ -44,7 +44,7 @@ class RankReporter {
   void ReportNotice(std::string_view text);
   // Reports a notice for each key of the job's config that has no effect here (config/idle_keys.h).
   void ReportIdleKeys(const config::TrainJob& job, const config::DsConfig& config,
-                      config::RankPlaces places);
+                      config::RankPlacement placement);
   void ReportBeacon(std::int64_t step, const nlohmann::ordered_json& memory);
   void ReportStep(const nlohmann::ordered_json& metrics);
   void ReportCheckpoint(std::int64_t step, const std::string& path);

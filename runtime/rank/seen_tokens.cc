@@ -46,11 +46,11 @@ Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& sp
 void SeenTokens::Limit(std::int64_t finished_steps, Bundle* bundle) const {
   if (drop_) drop_->kept = config::KeptTokensAt(*efficiency_.random_ltd, finished_steps);
   if (!efficiency_.curriculum) return;
-  CutSamples(config::DifficultyAt(*efficiency_.curriculum, finished_steps + 1), bundle);
+  TruncateSamples(config::DifficultyAt(*efficiency_.curriculum, finished_steps + 1), bundle);
 }
 
 // The lengths are updated because rotary angles and noise depend on them.
-void CutSamples(std::int64_t tokens, Bundle* bundle) {
+void TruncateSamples(std::int64_t tokens, Bundle* bundle) {
   if (bundle->tensor("tokens").size(1) <= tokens) return;
   for (auto& [name, tensor] : bundle->batch) tensor = tensor.narrow(1, 0, tokens).contiguous();
   bundle->longest_sample = std::min(bundle->longest_sample, tokens);
@@ -59,7 +59,7 @@ void CutSamples(std::int64_t tokens, Bundle* bundle) {
   bundle->longest_document = std::min(bundle->longest_document, longest);
 }
 
-Bundle SeenTokens::Show(Bundle bundle, const std::optional<data::TokenBatches::StepPart>& part,
+Bundle SeenTokens::Show(Bundle bundle, const std::optional<data::TokenBatches::StepRange>& part,
                         Engine& engine, RankReporter* teller) const {
   Limit(engine.finished_steps(), &bundle);
   if (!part) return bundle;

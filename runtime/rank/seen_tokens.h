@@ -21,7 +21,7 @@ namespace ds::rank {
 
 // Truncates the samples of a micro-batch, [B, S], to `tokens` tokens, and updates the lengths in
 // the bundle. Blocks until the device is finished if it truncates.
-void CutSamples(std::int64_t tokens, Bundle* bundle);
+void TruncateSamples(std::int64_t tokens, Bundle* bundle);
 
 class SeenTokens {
  public:
@@ -41,7 +41,7 @@ class SeenTokens {
   // Applies Limit for the next step and returns the micro-batch. For a batch by tokens it passes
   // the batch's position in its step (`part`) and the resulting factor of the learning rate to the
   // engine. It reports both to `teller`, if not null and enabled in the config.
-  Bundle Show(Bundle bundle, const std::optional<data::TokenBatches::StepPart>& part,
+  Bundle Show(Bundle bundle, const std::optional<data::TokenBatches::StepRange>& part,
               Engine& engine, RankReporter* teller) const;
 
  private:

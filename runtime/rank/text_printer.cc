@@ -60,27 +60,27 @@ void TextPrinter::OnEnd(std::size_t prompt, Ending ending) {
 
 void TextPrinter::PrintEnded() {
   while (printed_of_batch_ < batch_.size() && batch_[printed_of_batch_].ending) {
-    PrintWhole(batch_[printed_of_batch_]);
+    PrintFull(batch_[printed_of_batch_]);
     ++printed_of_batch_;
     ++printed_;
   }
 }
 
-void TextPrinter::PrintWhole(const Text& text) {
-  const auto whole = text.stream.Text();
-  Note(whole.status());
-  if (!whole.ok()) return;
+void TextPrinter::PrintFull(const Text& text) {
+  const auto all_text = text.stream.Text();
+  Note(all_text.status());
+  if (!all_text.ok()) return;
   const Json& prompt = *text.announced.prompt;
   if (format_.json) {
     const Json line = {{"index", printed_},
                        {"prompt", prompt},
-                       {"text", *whole},
+                       {"text", *all_text},
                        {"tokens", text.tokens},
                        {"prompt_tokens", text.announced.tokens},
                        {"finish_reason", text.ending == Ending::kEndToken ? "stop" : "length"}};
     return Write(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
-  Write((printed_ == 0 ? "> " : "\n> ") + AskedText(prompt) + "\n" + *whole + "\n");
+  Write((printed_ == 0 ? "> " : "\n> ") + AskedText(prompt) + "\n" + *all_text + "\n");
 }
 
 }  // namespace ds::rank

@@ -41,7 +41,7 @@ class TextPrinter : public inference::GenerationObserver {
 
   void OnToken(std::size_t prompt, std::int64_t token) override;
   void OnEnd(std::size_t prompt, inference::Ending ending) override;
-  bool hears_more() const override { return status_.ok(); }
+  bool accepts_more() const override { return status_.ok(); }
 
   // Returns the first error: a text that cannot be decoded or written.
   const Status& status() const { return status_; }
@@ -54,7 +54,7 @@ class TextPrinter : public inference::GenerationObserver {
     std::optional<inference::Ending> ending;
   };
   void PrintEnded();
-  void PrintWhole(const Text& text);
+  void PrintFull(const Text& text);
   void Write(const std::string& text);
   void Note(const Status& status);
 

@@ -73,7 +73,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   engine::TrainLoopOptions LoopOptions();
   StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
   StatusOr<engine::Evaluation> Evaluate();
-  void TellOfEnd(const std::string& early);
+  void ReportRunEnd(const std::string& early);
   auto sequence_kind() const { return models::ParseSequenceKind(job_.sequence_kind).value(); }
 
   const config::TrainJob& job_;
@@ -84,7 +84,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   models::ModelConfig model_config_;
   topology::Mesh mesh_;
   engine::StageOrder order_;
-  std::optional<models::StagePart> part_;  // of the model; none: this rank has all blocks
+  std::optional<models::StageBlocks> part_;  // of the model; none: this rank has all blocks
   device::RankDevice device_;
   RankMemory memory_;
   std::unique_ptr<comm::Communicator> world_;
@@ -176,10 +176,10 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(models::CheckModelRanks(model_config_.decoder, degrees.tensor,
                                              degrees.sequence, degrees.expert, sequence_kind()));
   DS_RETURN_IF_ERROR(
-      models::CheckSampleParts(job_.seq_len, degrees.sequence, sequence_kind(), job_.portion));
+      models::CheckSampleParts(job_.seq_len, degrees.sequence, sequence_kind(), job_.sp_chunk));
   DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_, config_));
-  DS_ASSIGN_OR_RETURN(
-      part_, engine::FindStagePart(mesh_, identity_.rank, model_config_.decoder, config_, order_));
+  DS_ASSIGN_OR_RETURN(part_, engine::FindStageBlocks(mesh_, identity_.rank, model_config_.decoder,
+                                                     config_, order_));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   memory_.Open(device_.device);
@@ -193,7 +193,7 @@ Status TrainCommand::Connect() {
 
 Status TrainCommand::BuildEngine() {
   const models::ModelRanks ranks = engine::FindModelRanks(
-      mesh_, *world_, sequence_kind(), config_.parallel.tensor_sums_overlap, job_.portion);
+      mesh_, *world_, sequence_kind(), config_.parallel.tensor_sums_overlap, job_.sp_chunk);
   const at::TensorOptions weights(precision::MakeDtypePolicy(config_).parameter);
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, weights.device(device_.device), ranks, part_));
@@ -210,7 +210,7 @@ Status TrainCommand::BuildEngine() {
                         .recompute = config::DecideRecompute(recompute, config_),
                         .schedule = order_.kind,
                         .mlp_tiles = job_.mlp_tiles,
-                        .portions_in = job_.portions_in,
+                        .sp_offload = job_.sp_offload,
                         .parameter_group = MakeGrouper(job_, model_.blocks->model_size())};
   if (!model_.unused.empty() && identity_.rank == 0) {
     reporter_.ReportNotice(DescribeUnused(model_, model_config_));
@@ -241,13 +241,13 @@ Status TrainCommand::OpenData() {
   DS_ASSIGN_OR_RETURN(data_.log, SampleLog::Open(identity_.rank, data_.blend.has_value()));
   DS_RETURN_IF_ERROR(CheckSameData(data_.training->State(), *world_));
   DS_ASSIGN_OR_RETURN(total_steps_,
-                      CountSteps(job_, data_.places_per_epoch, config_.batch.train_batch_size));
+                      CountSteps(job_, data_.positions_per_epoch, config_.batch.train_batch_size));
   DS_RETURN_IF_ERROR(ReadConfig());
   if (data_.blend && identity_.rank == 0) {
     reporter_.ReportNotice(
         "the blend: " + DescribeBlend(job_, data_, total_steps_ * config_.batch.train_batch_size));
   }
-  return FitToData(total_steps_, data_.places_per_epoch, &config_);
+  return FitToData(total_steps_, data_.positions_per_epoch, &config_);
 }
 
 // Evaluates before training, so that unusable data is reported early. Collective: all ranks call
@@ -272,7 +272,7 @@ Status TrainCommand::Resume() {
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), *world_));
   const auto& parts = manifest->state.contains(best_.state_name()) ? parts_ : without_best;
   DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(job_.resume_from, parts, *world_, &lineage_));
-  return job_.load_best ? CheckBestIsKept(best_, job_.checkpoint_dir) : OkStatus();
+  return job_.load_best ? CheckBestIsRetained(best_, job_.checkpoint_dir) : OkStatus();
 }
 
 engine::TrainLoopOptions TrainCommand::LoopOptions() {
@@ -288,7 +288,7 @@ engine::TrainLoopOptions TrainCommand::LoopOptions() {
       .evaluate_every = job_.eval_every,
       .best = data_.evaluation ? &best_ : nullptr,
       .save_best = job_.save_best,
-      .patience = job_.eval_patience,
+      .timeout = job_.eval_patience,
       .time_limit = std::chrono::duration<double, std::ratio<60>>(job_.max_minutes)};
   if (data_.evaluation) options.evaluate = [this] { return Evaluate(); };
   return options;
@@ -311,7 +311,7 @@ StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
   return engine::Evaluate(*engine_, next, data_.evaluation->batches_per_epoch());
 }
 
-void TrainCommand::TellOfEnd(const std::string& early) {
+void TrainCommand::ReportRunEnd(const std::string& early) {
   if (!early.empty()) reporter_.ReportNotice(early);
   if (job_.save_best && best_.best()) {
     reporter_.ReportNotice(DescribeBest(*best_.best(), job_.checkpoint_dir));
@@ -332,7 +332,7 @@ Status TrainCommand::Train() {
       *engine_, [this] { return ReadBatch(*data_.training); }, parts_, LoopOptions(), *this);
   finished_steps_ = engine_->finished_steps();
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
-  if (identity_.rank == 0 && end.status.ok()) TellOfEnd(end.early);
+  if (identity_.rank == 0 && end.status.ok()) ReportRunEnd(end.early);
   if (!end.status.ok() || !was_done || !data_.evaluation) return end.status;
   DS_ASSIGN_OR_RETURN(const engine::Evaluation evaluation, Evaluate());
   if (identity_.rank == 0) reporter_.ReportNotice(DescribeDoneRun(evaluation, total_steps_));

@@ -26,23 +26,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
-                                      const std::vector<tokenizer::DataFile>& files,
-                                      RankReporter* reporter) {
+StatusOr<data::CachedTokens> TokenizeTexts(const config::TrainJob& job,
+                                           const std::vector<tokenizer::DataFile>& files,
+                                           RankReporter* reporter) {
   const data::TokenRequest request = data::MakeTokenRequest(job, files);
   fs::path root = job.data_cache;
   if (root.empty()) {
     DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
   }
   int shown = -1;
-  return data::FindOrCutTokens(request, root, [&](double share) {
+  return data::FindOrTokenize(request, root, [&](double share) {
     const int percent = static_cast<int>(100 * share);
     if (percent == std::exchange(shown, percent)) return;
     reporter->ReportPhase("tokenizing the texts, " + std::to_string(percent) + " %");
   });
 }
 
-void ReportLeftOut(const data::LeftOutTexts& cached, RankReporter* reporter) {
+void ReportOmittedTexts(const data::OmittedTexts& cached, RankReporter* reporter) {
   if (cached.skipped > 0) {
     reporter->ReportNotice("skipped " + std::to_string(cached.skipped) +
                            " of the data's texts, the first: " + cached.first_skipped);
@@ -51,22 +51,22 @@ void ReportLeftOut(const data::LeftOutTexts& cached, RankReporter* reporter) {
     reporter->ReportNotice("left out " + std::to_string(cached.rejected) +
                            " rows of the data with a \"label\" of false: they show bad answers");
   }
-  if (cached.cut_empty > 0) {
-    reporter->ReportNotice("left out " + std::to_string(cached.cut_empty) +
+  if (cached.truncated_empty > 0) {
+    reporter->ReportNotice("left out " + std::to_string(cached.truncated_empty) +
                            " rows of the data that have no trained token within --max_length");
   }
-  if (cached.unlearnt > 0) {
+  if (cached.without_loss > 0) {
     reporter->ReportNotice("no token contributes to the loss in " +
-                           std::to_string(cached.unlearnt) +
-                           " rows of the data, the first: " + cached.first_unlearnt);
+                           std::to_string(cached.without_loss) +
+                           " rows of the data, the first: " + cached.first_without_loss);
   }
 }
 
 StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
-                                            const tokenizer::DataFiles& data, bool tells,
+                                            const tokenizer::DataFiles& data, bool reports,
                                             RankReporter* reporter) {
   DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job.token_dtype));
-  if (!data::IsCut(job, data.files)) {  // rejects a mixture of both
+  if (!data::IsTokenized(job, data.files)) {  // rejects a mixture of both
     if (data::FindDocumentOptions(job) == tokenizer::DocumentOptions{}) {
       return data::TokenSource::Open(data::ListPaths(data.files), width, job.data_field);
     }
@@ -74,25 +74,25 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
         "--max_length and the flags that name keys of rows (--text_field ...) need tokenized "
         "texts; bytes and .bin files are used as they are: leave the flags out");
   }
-  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, data.files, reporter));
-  if (tells) ReportLeftOut(cached.left_out, reporter);
+  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, TokenizeTexts(job, data.files, reporter));
+  if (reports) ReportOmittedTexts(cached.left_out, reporter);
   return data::TokenSource::Open(cached);
 }
 
 // Returns one source for each path of a blend, else one source for all paths.
-StatusOr<std::vector<data::TokenSource>> OpenSources(const config::TrainJob& job, bool tells,
+StatusOr<std::vector<data::TokenSource>> OpenSources(const config::TrainJob& job, bool reports,
                                                      RankReporter* reporter) {
   std::vector<data::TokenSource> sources;
   for (const std::vector<std::string>& paths : data::ListSources(job)) {
     DS_ASSIGN_OR_RETURN(const auto files, tokenizer::ListDataFiles(paths));
-    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, tells, reporter));
+    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, reports, reporter));
     sources.push_back(std::move(source));
   }
   return sources;
 }
 
 StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& job,
-                                                       data::LoaderOptions options, bool tells,
+                                                       data::LoaderOptions options, bool reports,
                                                        RankReporter* reporter) {
   options.order.shuffle = false;
   options.weights.clear();  // every sample counts once
@@ -102,12 +102,12 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
   if (!job.eval_data.empty()) {
     DS_ASSIGN_OR_RETURN(const auto files,
                         tokenizer::ListDataFiles(job.eval_data, tokenizer::DataUse::kEvaluation));
-    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, tells, reporter));
+    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, reports, reporter));
     return data::Loader::Create(std::move(source), options);
   }
   options.takes_held_out = true;
   // The skipped data of these sources has been reported already.
-  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, /*tells=*/false, reporter));
+  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, /*reports=*/false, reporter));
   return data::Loader::Create(std::move(sources), options);
 }
 
@@ -161,18 +161,18 @@ StatusOr<SampleLog> SampleLog::Open(int rank, bool is_blend) {
   return log;
 }
 
-Status SampleLog::Write(std::int64_t step, const data::Batch& batch) {
+Status SampleLog::Write(std::int64_t step, const data::TokenBatch& batch) {
   if (!file_) return OkStatus();
   nlohmann::json samples = nlohmann::json::array();
   for (const auto& [source, sample] : batch.samples) {
     samples.push_back(is_blend_ ? nlohmann::json({source, sample}) : nlohmann::json(sample));
   }
-  const nlohmann::json line = {{"step", step}, {"place", batch.place}, {"samples", samples}};
+  const nlohmann::json line = {{"step", step}, {"place", batch.position}, {"samples", samples}};
   return file_->Append(line.dump() + "\n").WithContext("DSRUN_SAMPLE_LOG");
 }
 
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
-                                  bool tells, RankReporter* reporter) {
+                                  bool reports, RankReporter* reporter) {
   TrainData data;
   options.held_out = job.eval_split;
   options.weights = job.data_weights;
@@ -181,21 +181,21 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
   // Without a cache folder each rank computes the cached values.
   const auto root = data::DefaultCacheRoot();
   if (options.cache.empty() && root.ok()) options.cache = *root;
-  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
+  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, reports, reporter));
   DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(sources), options));
-  data.places_per_epoch = loader->places_per_epoch();
+  data.positions_per_epoch = loader->positions_per_epoch();
   data.source_samples = loader->CountSamples();
   if (!job.data_weights.empty()) data.blend = loader->blend();
-  if (tells && loader->curriculum()) {
+  if (reports && loader->curriculum()) {
     reporter->ReportNotice(
         DescribeCurriculum(loader->curriculum()->growth(), loader->samples_per_epoch()));
   }
-  if (tells && loader->batches()) {
+  if (reports && loader->batches()) {
     reporter->ReportNotice(DescribeBatches(*loader->batches(), *options.batching));
   }
   data.training = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
   if (!job.evaluates()) return data;
-  auto evaluation = OpenEvaluation(job, options, tells, reporter);
+  auto evaluation = OpenEvaluation(job, options, reports, reporter);
   if (!evaluation.ok()) return evaluation.status().WithContext("the data to evaluate on");
   data.evaluation = *std::move(evaluation);
   return data;
@@ -214,12 +214,12 @@ Status CheckSameData(const nlohmann::json& state, comm::Communicator& world) {
   return comm::AgreeOnStatus(status, world);
 }
 
-Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsConfig* config) {
+Status FitToData(std::int64_t steps, std::int64_t positions_per_epoch, config::DsConfig* config) {
   if (auto& zenflow = config->zero_optimization.zenflow; zenflow && !zenflow->steps_per_epoch) {
     zenflow->steps_per_epoch =
-        std::max<std::int64_t>(1, places_per_epoch / config->batch.train_batch_size);
+        std::max<std::int64_t>(1, positions_per_epoch / config->batch.train_batch_size);
   }
-  return optim::CheckLasts(*config, steps);
+  return optim::CheckScheduleCovers(*config, steps);
 }
 
 std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,
@@ -240,7 +240,7 @@ std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,
 namespace {
 
 // Returns 1 for tokens and 0 for padding; undefined if there is no padding.
-at::Tensor MaskPadding(const data::Batch& batch) {
+at::Tensor MaskPadding(const data::TokenBatch& batch) {
   const std::int64_t length = batch.inputs.size(1);
   const at::Tensor ends = at::tensor(batch.lengths).unsqueeze(1);
   if (ends.ge(length).all().item<bool>()) return {};
@@ -249,7 +249,7 @@ at::Tensor MaskPadding(const data::Batch& batch) {
 
 }  // namespace
 
-Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding) {
+Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool masks_padding) {
   const auto to_device = [&](const at::Tensor& tensor) {
     return tensor.to(device, /*non_blocking=*/true);
   };

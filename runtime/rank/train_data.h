@@ -1,7 +1,7 @@
 #pragma once
 
 // TrainData: the data of a training job. Token files are read directly. Texts are tokenized with
-// the job's tokenizer (data::FindOrCutTokens), or read as bytes if there is none.
+// the job's tokenizer (data::FindOrTokenize), or read as bytes if there is none.
 
 #include <cstdint>
 #include <memory>
@@ -36,7 +36,7 @@ class SampleLog {
   // Opens the file; without the variable the log writes nothing. Fails if the file cannot be
   // opened.
   static StatusOr<SampleLog> Open(int rank, bool is_blend);
-  Status Write(std::int64_t step, const data::Batch& batch);
+  Status Write(std::int64_t step, const data::TokenBatch& batch);
 
  private:
   std::optional<AppendFile> file_;
@@ -47,7 +47,7 @@ struct TrainData {
   std::unique_ptr<data::PrefetchingLoader> training;
   // Length of an epoch in positions of the training stream: samples, or batches by tokens. A step
   // has train_batch_size positions.
-  std::int64_t places_per_epoch = 0;
+  std::int64_t positions_per_epoch = 0;
   std::optional<data::Blend> blend;          // of the job's paths, if it has weights
   std::vector<std::int64_t> source_samples;  // number of samples of each path
   SampleLog log;                             // of the training
@@ -55,10 +55,10 @@ struct TrainData {
 };
 
 // Opens the data. `options` are the options of training; the job adds the options of evaluation.
-// Tokenizing is reported as a phase. If `tells`, this rank reports notices about skipped data and
+// Tokenizing is reported as a phase. If `reports`, this rank reports notices about skipped data and
 // about the number of samples of a curriculum.
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
-                                  bool tells, RankReporter* reporter);
+                                  bool reports, RankReporter* reporter);
 
 // Compares the state of a newly created loader between ranks. Returns OK if all are equal, else an
 // error that names a rank and the difference from rank 0's data, the same on all ranks. Collective:
@@ -69,7 +69,7 @@ using data::CountSteps;
 
 // Rejects a schedule of the config without a learning rate for `steps` steps. Sets the number of
 // steps per epoch if the config requires it.
-Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsConfig* config);
+Status FitToData(std::int64_t steps, std::int64_t positions_per_epoch, config::DsConfig* config);
 
 // Describes the samples that a run of `samples` samples takes of each path: "700 samples of a.jsonl
 // (1.40 epochs), 300 of b.bin (0.30)". Requires a blend.
@@ -77,6 +77,6 @@ std::string DescribeBlend(const config::TrainJob& job, const TrainData& data, st
 
 // Converts a micro-batch to the model's input on the device. `masks_padding` is for models with a
 // loss over all tokens, such as expert balancing.
-Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding);
+Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool masks_padding);
 
 }  // namespace ds::rank

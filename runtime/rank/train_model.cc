@@ -32,17 +32,17 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
 
 // Freezes the parameters of `part` that are frozen in the full model. Both are adapted and
 // quantised alike.
-void FreezeAlike(const BlockList& whole, const BlockList& part) {
+void CopyFrozen(const BlockList& full, const BlockList& part) {
   std::map<std::string, bool> trains;  // by full name
-  for (const auto& block : whole.blocks()) {
+  for (const auto& block : full.blocks()) {
     for (const auto& item : block->named_parameters()) {
       trains[block->FullName(item.key())] = item.value().requires_grad();
     }
   }
   for (const auto& block : part.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      const auto in_whole = trains.find(block->FullName(item.key()));
-      if (in_whole != trains.end() && !in_whole->second) item.value().set_requires_grad(false);
+      const auto in_full = trains.find(block->FullName(item.key()));
+      if (in_full != trains.end() && !in_full->second) item.value().set_requires_grad(false);
     }
   }
 }
@@ -75,7 +75,7 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
   const engine::ValueReader read_base = [this, seed](const std::string& name, std::int64_t first,
                                                      const at::Tensor& values) {
     if (weights != nullptr) return weights->Read(name, first, values);
-    return DrawValues(*whole, seed, name, first, values);
+    return DrawValues(*full, seed, name, first, values);
   };
   return [this, seed, read_base](const std::string& name, std::int64_t first,
                                  const at::Tensor& values) {
@@ -113,7 +113,7 @@ Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& rank
     DS_RETURN_IF_ERROR(models::AddLora(alike, &*model->lora, ranks.tensor));
     if (is_part) {
       DS_RETURN_IF_ERROR(
-          models::AddLora(blocks, &*model->lora, ranks.tensor, models::ModelPart::kStage));
+          models::AddLora(blocks, &*model->lora, ranks.tensor, models::ModelScope::kStage));
     }
   }
   if (!job.quantize_base.empty()) {
@@ -125,7 +125,7 @@ Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& rank
     }
   }
   if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(alike, job.freeze));
-  if (is_part) FreezeAlike(alike, blocks);
+  if (is_part) CopyFrozen(alike, blocks);
   if (!job.quantize_base.empty() || (model->lora && model->lora->magnitudes)) {
     model->derived = std::make_unique<models::DerivedValues>(alike);
   }
@@ -137,14 +137,14 @@ Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& rank
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
                                     const models::ModelRanks& ranks,
-                                    const std::optional<models::StagePart>& part) {
+                                    const std::optional<models::StageBlocks>& part) {
   TrainModel model{.blocks = models::BuildModel(config, options, ranks, part)};
   const bool is_part = part || ranks.experts.size() > 1;
   models::ModelRanks with_all_experts = ranks;
   with_all_experts.experts = {};
   const auto build_all = [&] { return models::BuildModel(config, options, with_all_experts); };
   model.alike = is_part ? build_all() : model.blocks;
-  model.whole = job.quantize_base.empty() ? model.alike : build_all();
+  model.full = job.quantize_base.empty() ? model.alike : build_all();
   DS_ASSIGN_OR_RETURN(model.lora, engine::FindLora(job));
   DS_RETURN_IF_ERROR(engine::CheckQuantizedRanks(job, ranks.tensor.size(), ranks.experts.size()));
   DS_RETURN_IF_ERROR(PrepareBlocks(job, ranks, &model));
@@ -152,7 +152,7 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
     DS_ASSIGN_OR_RETURN(model.weights, models::WeightReader::Open(config.folder));
   }
   if (model.weights != nullptr) {
-    DS_ASSIGN_OR_RETURN(model.unused, model.weights->Check(*model.whole));
+    DS_ASSIGN_OR_RETURN(model.unused, model.weights->Check(*model.full));
     DS_RETURN_IF_ERROR(model.weights->CheckTiedHead(config.decoder, &model.unused));
   }
   DS_RETURN_IF_ERROR(engine::CheckAdapterHasBase(job, model.weights != nullptr));
@@ -168,14 +168,14 @@ StatusOr<std::unique_ptr<models::AdapterWriter>> ModelExport::CreateAdapterWrite
     return models::AdapterWriter::Create(
         job_.save_hf_dir, *model_.alike,
         models::MakeAdapterConfig(*model_.lora, job_.model, config_.decoder.weights_are_in_out),
-        model_.lora->whole, model_.lora->copies);
+        model_.lora->full, model_.lora->copies);
   });
 }
 
 StatusOr<std::unique_ptr<models::ModelWriter>> ModelExport::CreateModelWriter(
     comm::Communicator& world) const {
   return CreateOnFirst<models::ModelWriter>(
-      world, [&] { return models::ModelWriter::Create(job_.save_hf_dir, config_, *model_.whole); });
+      world, [&] { return models::ModelWriter::Create(job_.save_hf_dir, config_, *model_.full); });
 }
 
 Status ModelExport::Try(comm::Communicator& world) const {
@@ -184,19 +184,19 @@ Status ModelExport::Try(comm::Communicator& world) const {
 }
 
 Status ModelExport::Write(Engine& engine) const {
-  return writes_adapters() ? WriteAdapters(engine) : WriteWhole(engine);
+  return writes_adapters() ? WriteAdapters(engine) : WriteFullModel(engine);
 }
 
 Status ModelExport::WriteAdapters(Engine& engine) const {
   DS_ASSIGN_OR_RETURN(const auto writer, CreateAdapterWriter(engine.world()));
   DS_RETURN_IF_ERROR(engine.ExportParameters([&](const std::string& name, const at::Tensor& value) {
-    const bool is_saved = models::IsLoraParameter(name) || model_.lora->whole.contains(name);
+    const bool is_saved = models::IsLoraParameter(name) || model_.lora->full.contains(name);
     return is_saved ? writer->Write(name, value) : OkStatus();
   }));
   return comm::AgreeOnStatus(writer == nullptr ? OkStatus() : writer->Finish(), engine.world());
 }
 
-Status ModelExport::WriteWhole(Engine& engine) const {
+Status ModelExport::WriteFullModel(Engine& engine) const {
   DS_ASSIGN_OR_RETURN(const auto writer, CreateModelWriter(engine.world()));
   models::LoraMerger merger(model_.lora.value_or(models::LoraSpec()),
                             config_.decoder.weights_are_in_out);

@@ -26,9 +26,9 @@ namespace ds::rank {
 struct TrainModel {
   std::shared_ptr<BlockList> blocks;  // of this rank's stage
   // These models define names and shapes; they get no memory unless they are `blocks`. `alike` has
-  // all stages' blocks and all ranks' experts, adapted, quantised and frozen like `blocks`. `whole`
+  // all stages' blocks and all ranks' experts, adapted, quantised and frozen like `blocks`. `full`
   // has all blocks with the unquantised weights that a folder stores.
-  std::shared_ptr<BlockList> alike, whole;
+  std::shared_ptr<BlockList> alike, full;
   std::optional<models::LoraSpec> lora;            // with its targets filled in
   std::unique_ptr<models::WeightReader> weights;   // null: values are drawn
   std::unique_ptr<models::AdapterReader> adapter;  // null: new adapters
@@ -49,7 +49,7 @@ optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks);
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
                                     const models::ModelRanks& ranks,
-                                    const std::optional<models::StagePart>& part = {});
+                                    const std::optional<models::StageBlocks>& part = {});
 
 // Describes the tensors of the folder that the model does not use. Requires at least one.
 std::string DescribeUnused(const TrainModel& model, const models::ModelConfig& config);
@@ -71,7 +71,7 @@ class ModelExport {
 
  private:
   Status WriteAdapters(Engine& engine) const;
-  Status WriteWhole(Engine& engine) const;
+  Status WriteFullModel(Engine& engine) const;
   bool writes_adapters() const { return model_.lora.has_value() && !job_.lora_merge; }
   StatusOr<std::unique_ptr<models::AdapterWriter>> CreateAdapterWriter(
       comm::Communicator& world) const;

@@ -80,7 +80,7 @@ std::string AddedTokens::DecodedText(std::uint32_t id) const {
   return changed == normalized_.end() ? tokens_.at(id).content : changed->second;
 }
 
-bool AddedTokens::StandsAlone(std::string_view text, const Found& found) const {
+bool AddedTokens::IsSingleWord(std::string_view text, const TokenMatch& found) const {
   const bool free_left =
       found.begin == 0 || !IsWordCharacter(LastCharacter(text.substr(0, found.begin)));
   const bool free_right = found.end == text.size() ||
@@ -90,14 +90,14 @@ bool AddedTokens::StandsAlone(std::string_view text, const Found& found) const {
 
 // Finds the longest token at the leftmost position, then continues after it. A single_word token
 // that is inside a word is dropped, but its bytes are skipped nevertheless.
-std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
-                                                    const ByteTrie& trie) const {
-  std::vector<Found> all;
+std::vector<AddedTokens::TokenMatch> AddedTokens::FindIn(std::string_view text,
+                                                         const ByteTrie& trie) const {
+  std::vector<TokenMatch> all;
   const auto size = static_cast<std::uint32_t>(text.size());
   std::uint32_t covered = 0;
   std::uint32_t blanks_end = 0;  // of the white space scanned last
   for (std::uint32_t at = 0; at < size && !trie.empty();) {
-    Found found{at, 0, kNoToken};
+    TokenMatch found{at, 0, kNoToken};
     trie.ForEachPrefix(text.substr(at), [&](std::size_t length, std::uint32_t id) {
       found.end = at + static_cast<std::uint32_t>(length);
       found.token = id;
@@ -108,7 +108,7 @@ std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
     }
     at = found.end;
     const AddedToken& token = tokens_.at(found.token);
-    if (token.single_word && !StandsAlone(text, found)) continue;
+    if (token.single_word && !IsSingleWord(text, found)) continue;
     if (token.lstrip) {
       found.begin = SkipBlanksBack(text, std::min(covered, found.begin), found.begin);
       found.begin = std::max(found.begin, covered);
@@ -127,8 +127,8 @@ std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
 }
 
 Status AddedTokens::Extract(const AlignedText& text, const Normalizer* normalizer,
-                            Words* words) const {
-  for (const Found& found : FindIn(text.text(), raw_trie_)) {
+                            PreTokenizedText* words) const {
+  for (const TokenMatch& found : FindIn(text.text(), raw_trie_)) {
     AlignedText part = text.Slice(found.begin, found.end);
     if (found.token != kNoToken) {
       words->Add(part, found.token);
@@ -139,7 +139,7 @@ Status AddedTokens::Extract(const AlignedText& text, const Normalizer* normalize
       words->Add(part);
       continue;
     }
-    for (const Found& inner : FindIn(part.text(), normalized_trie_)) {
+    for (const TokenMatch& inner : FindIn(part.text(), normalized_trie_)) {
       words->Add(part.Slice(inner.begin, inner.end), inner.token);
     }
   }

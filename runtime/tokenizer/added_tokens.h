@@ -17,7 +17,7 @@
 #include "runtime/base/status.h"
 #include "runtime/tokenizer/models/vocabulary.h"
 #include "runtime/tokenizer/normalizers/normalizer.h"
-#include "runtime/tokenizer/pre_tokenizers/words.h"
+#include "runtime/tokenizer/pre_tokenizers/pre_tokenized_text.h"
 #include "runtime/tokenizer/text/byte_trie.h"
 
 namespace ds::tokenizer {
@@ -41,7 +41,8 @@ class AddedTokens {
                                       const Normalizer* normalizer);
 
   // Splits the text at the tokens found in it, and normalizes the text between them.
-  Status Extract(const AlignedText& text, const Normalizer* normalizer, Words* words) const;
+  Status Extract(const AlignedText& text, const Normalizer* normalizer,
+                 PreTokenizedText* words) const;
 
   std::optional<std::uint32_t> Find(std::string_view content) const;
   // Returns null when no added token has the id.
@@ -54,11 +55,11 @@ class AddedTokens {
   std::size_t id_limit() const { return tokens_.empty() ? 0 : tokens_.rbegin()->first + 1; }
 
  private:
-  struct Found {
+  struct TokenMatch {
     std::uint32_t begin, end, token;  // kNoToken: the text between tokens
   };
-  std::vector<Found> FindIn(std::string_view text, const ByteTrie& trie) const;
-  bool StandsAlone(std::string_view text, const Found& found) const;
+  std::vector<TokenMatch> FindIn(std::string_view text, const ByteTrie& trie) const;
+  bool IsSingleWord(std::string_view text, const TokenMatch& found) const;
 
   std::map<std::uint32_t, AddedToken> tokens_;  // by id
   std::unordered_map<std::string, std::uint32_t> ids_;

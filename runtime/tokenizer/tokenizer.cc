@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLongestText = 0xFFFFFFFF;  // positions have 32 bits
 
 // With a model that reads bytes, the step that replaces them by letters is skipped.
-void ReadBytesInPlaceOfLetters(TokenizationPipeline* pipeline) {
+void MapLettersToBytes(TokenizationPipeline* pipeline) {
   auto& steps = pipeline->pre_tokenizer;
   const bool letters_last = !steps.empty() && steps.back()->PutsLetters();
   if (letters_last && pipeline->model->ReadBytes()) steps.pop_back();
@@ -38,7 +38,7 @@ Span OriginOf(const AlignedText& text, const Word& word, const Token& token) {
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizationPipeline pipeline) {
-  ReadBytesInPlaceOfLetters(&pipeline);
+  MapLettersToBytes(&pipeline);
   pipeline_ = std::make_unique<const TokenizationPipeline>(std::move(pipeline));
 }
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
@@ -96,7 +96,7 @@ StatusOr<Encoding> Encoder::EncodeOne(std::string_view text, const EncodeOptions
   const bool aligned =
       options.offsets || std::any_of(pipeline_.pre_tokenizer.begin(), pipeline_.pre_tokenizer.end(),
                                      [](const auto& step) { return step->NeedsOrigins(); });
-  Words words;
+  PreTokenizedText words;
   DS_RETURN_IF_ERROR(
       pipeline_.added.Extract(AlignedText(text, aligned), pipeline_.normalizer.get(), &words));
   for (const auto& step : pipeline_.pre_tokenizer) DS_RETURN_IF_ERROR(step->Apply(&words));

@@ -8,19 +8,19 @@ namespace {
 
 using Members = std::vector<NamedParameter>;
 
-bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
+bool HaveSameReduction(const NamedParameter& a, const NamedParameter& b) {
   return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows && a.rounded == b.rounded &&
          a.placement.stages == b.placement.stages && a.placement.expert == b.placement.expert;
 }
 
 // Floating-point parameters all get the training dtype; quantised weights stay bytes. Experts are
 // held by other ranks.
-bool AreKeptAlike(const NamedParameter& a, const NamedParameter& b) {
+bool HaveSameStorage(const NamedParameter& a, const NamedParameter& b) {
   return a.rounded == b.rounded && a.placement.expert == b.placement.expert &&
          at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type());
 }
 
-bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
+bool HaveSameGroup(const NamedParameter& a, const NamedParameter& b) {
   const checkpoint::Placement &x = a.placement, &y = b.placement;
   return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes;
 }
@@ -43,7 +43,7 @@ std::vector<Members> Sort(const Members& parameters, Alike alike) {
 }
 
 bool BeginsRange(const Members& members, std::size_t i) {
-  return i == 0 || !AreTrainedAlike(members[i - 1], members[i]);
+  return i == 0 || !HaveSameGroup(members[i - 1], members[i]);
 }
 
 std::vector<int> ListStarts(const Members& members) {
@@ -54,16 +54,16 @@ std::vector<int> ListStarts(const Members& members) {
   return starts;
 }
 
-GradientTravel MakeGradientTravel(const Context& context, const FlatParameters& parameters) {
+GradientTravel MakeGradientWire(const Context& context, const FlatParameters& parameters) {
   const NamedParameter& first = parameters.parameter(0);
-  GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction),
-                        .tag = first.name,
-                        .rounded = first.rounded};
-  if (!first.sparse_rows) return travel;
+  GradientTravel wire{.dtype = first.reduction.value_or(context.dtypes.reduction),
+                      .tag = first.name,
+                      .rounded = first.rounded};
+  if (!first.sparse_rows) return wire;
   for (int i = 0; i < parameters.layout().size(); ++i) {
-    travel.row_widths.push_back(parameters.parameter(i).tensor.size(-1));
+    wire.row_widths.push_back(parameters.parameter(i).tensor.size(-1));
   }
-  return travel;
+  return wire;
 }
 
 }  // namespace
@@ -73,24 +73,24 @@ std::vector<Members> BucketParameters(const Members& parameters) {
   for (const NamedParameter& parameter : parameters) {
     (parameter.tensor.requires_grad() ? trained : frozen).push_back(parameter);
   }
-  std::vector<Members> buckets = Sort(trained, TravelAlike);
+  std::vector<Members> buckets = Sort(trained, HaveSameReduction);
   for (Members& bucket : buckets) {
     Members sorted;
-    for (Members& alike : Sort(bucket, AreTrainedAlike)) {
+    for (Members& alike : Sort(bucket, HaveSameGroup)) {
       std::move(alike.begin(), alike.end(), std::back_inserter(sorted));
     }
     bucket = std::move(sorted);
   }
-  for (Members& alike : Sort(frozen, AreKeptAlike)) buckets.push_back(std::move(alike));
+  for (Members& alike : Sort(frozen, HaveSameStorage)) buckets.push_back(std::move(alike));
   return buckets;
 }
 
-Bucket::Bucket(const Context& context, BufferPool& pool, Members members, Rest rest)
-    : context_(context), parameters_(context, pool, members, ListStarts(members), rest) {
+Bucket::Bucket(const Context& context, BufferPool& pool, Members members, StorageTier storage_tier)
+    : context_(context), parameters_(context, pool, members, ListStarts(members), storage_tier) {
   if (!members[0].tensor.requires_grad()) return;
   const FlatLayout& layout = parameters_.layout();
   gradients_ = std::make_unique<FlatGradients>(context, pool, layout,
-                                               MakeGradientTravel(context, parameters_));
+                                               MakeGradientWire(context, parameters_));
   for (const int first : ListStarts(members)) {
     const std::int64_t start = layout.parameter(first).start;
     if (first > 0) ranges_.back().range.count = start - ranges_.back().range.start;

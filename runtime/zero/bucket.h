@@ -24,8 +24,9 @@ struct TrainingRange {
 class Bucket {
  public:
   // Takes one list of BucketParameters and its context. The parameters are either all trained or
-  // all frozen. `rest` is passed to FlatParameters.
-  Bucket(const Context& context, BufferPool& pool, std::vector<NamedParameter> members, Rest rest);
+  // all frozen. `storage_tier` is passed to FlatParameters.
+  Bucket(const Context& context, BufferPool& pool, std::vector<NamedParameter> members,
+         StorageTier storage_tier);
 
   // The context of its parameters (Context::For).
   const Context& context() const { return context_; }

@@ -17,9 +17,9 @@ namespace ds::zero {
 
 using device::MemoryUse;
 
-struct FlatGradients::UnderWay {
-  device::LedgerEntry booked = {};      // for `whole`, if it is a copy
-  at::Tensor whole = {};                // the tensor that is sent
+struct FlatGradients::PendingReduction {
+  device::LedgerEntry booked = {};      // for `full`, if it is a copy
+  at::Tensor full = {};                 // the tensor that is sent
   at::Tensor reduced = {};              // receives the sum over ranks
   std::optional<comm::Work> work = {};  // none: the call has ended, or `rounded` runs it
   std::optional<QuantizedReduction> rounded = {};
@@ -28,14 +28,14 @@ struct FlatGradients::UnderWay {
 };
 
 FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
-                             GradientTravel travel)
+                             GradientTravel wire)
     : context_(context),
       layout_(layout),
-      travel_(std::move(travel)),
-      rest_(context.tiers.gradients),
+      wire_(std::move(wire)),
+      storage_tier_(context.tiers.gradients),
       received_(static_cast<std::size_t>(layout.size()), false),
       received_in_step_(received_) {
-  if (context.loco && travel_.rounded) {
+  if (context.loco && wire_.rounded) {
     feedbacks_.emplace(
         LossFeedbacks{.first = {context, *context.loco}, .second = {context, *context.loco}});
   }
@@ -45,8 +45,8 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
   }
 }
 
-void FlatGradients::set_rest(Rest rest, Measure measure) {
-  rest_ = rest;
+void FlatGradients::set_storage_tier(StorageTier storage_tier, Measure measure) {
+  storage_tier_ = storage_tier;
   measure_ = std::move(measure);
 }
 
@@ -55,21 +55,21 @@ FlatRange FlatGradients::optimizer_range() const {
 }
 
 std::int64_t FlatGradients::travelling_bytes() const {
-  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype));
+  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(wire_.dtype));
 }
 
 Lease FlatGradients::AcquireBuffer() {
   Await();
-  const bool is_there = block_ ? block_->present() : whole_.defined();
+  const bool is_there = block_ ? block_->present() : full_.defined();
   if (block_) {
     block_->Acquire();
   } else if (!is_there) {
-    whole_ =
+    full_ =
         Store(context_, {layout_.padded_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
-  Lease buffer = block_ ? Lease(block_->tensor()) : whole_.Acquire();
+  Lease buffer = block_ ? Lease(block_->tensor()) : full_.Acquire();
   if (is_there) return buffer;
-  if (block_ && own_.rests_away()) own_.Prefetch();  // the reduction will add to it
+  if (block_ && own_.is_offloaded()) own_.Prefetch();  // the reduction will add to it
   received_.assign(received_.size(), false);
   for (const FlatRange& gap : layout_.gaps()) {
     buffer.tensor().narrow(0, gap.start, gap.count).zero_();
@@ -84,9 +84,9 @@ Lease FlatGradients::AcquireForArrival() {
   return buffer;
 }
 
-at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
+at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& full) const {
   const FlatRange own = layout_.shard(context_.groups.shards->rank());
-  return whole.narrow(0, own.start, own.count);
+  return full.narrow(0, own.start, own.count);
 }
 
 void FlatGradients::Add(int i, const at::Tensor& gradient) {
@@ -94,9 +94,10 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
     queue_->push_back([this, i, gradient] { Add(i, gradient); });
     return;
   }
-  const FlatRange& place = layout_.parameter(i);
+  const FlatRange& parameter_range = layout_.parameter(i);
   const Lease buffer = AcquireForArrival();
-  const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
+  const at::Tensor arrived =
+      buffer.tensor().narrow(0, parameter_range.start, parameter_range.count);
   const at::Tensor target = arrived.view(gradient.sizes());
   const auto index = static_cast<std::size_t>(i);
   if (received_[index]) {
@@ -109,7 +110,8 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
 }
 
 void FlatGradients::PutOrAdd(int i, const at::Tensor& parameter,
-                             const gradients::WriteGradient& write, gradients::PlaceDtype dtype) {
+                             const gradients::WriteGradient& write,
+                             gradients::DestinationDtype dtype) {
   if (Put(i, parameter, write, dtype)) return;
   at::Tensor gradient = at::empty(parameter.sizes(), parameter.options().requires_grad(false));
   write(gradient, /*beta=*/0.0F);
@@ -117,18 +119,19 @@ void FlatGradients::PutOrAdd(int i, const at::Tensor& parameter,
 }
 
 bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
-                        gradients::PlaceDtype dtype) {
+                        gradients::DestinationDtype dtype) {
   if (queue_ != nullptr) {
     queue_->push_back([this, i, parameter, write, dtype] { PutOrAdd(i, parameter, write, dtype); });
     return true;
   }
   const c10::ScalarType own = arrival_dtype();
   const bool fits = own == parameter.scalar_type() ||
-                    (dtype == gradients::PlaceDtype::kAnyFloat && own == at::kFloat);
+                    (dtype == gradients::DestinationDtype::kAnyFloat && own == at::kFloat);
   if (arrival_factor_ != 1.0 || !fits) return false;
-  const FlatRange& place = layout_.parameter(i);
+  const FlatRange& parameter_range = layout_.parameter(i);
   const Lease buffer = AcquireForArrival();
-  const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
+  const at::Tensor arrived =
+      buffer.tensor().narrow(0, parameter_range.start, parameter_range.count);
   at::Tensor target = arrived.view(parameter.sizes());
   write(target, received_[static_cast<std::size_t>(i)] ? 1.0F : 0.0F);
   EndArrival(i, arrived);
@@ -164,8 +167,8 @@ void FlatGradients::ZeroMissingParameters() {
   const Lease buffer = AcquireBuffer();
   for (int i = 0; i < layout_.size(); ++i) {
     if (received_[static_cast<std::size_t>(i)]) continue;
-    const FlatRange& place = layout_.parameter(i);
-    buffer.tensor().narrow(0, place.start, place.count).zero_();
+    const FlatRange& parameter_range = layout_.parameter(i);
+    buffer.tensor().narrow(0, parameter_range.start, parameter_range.count).zero_();
   }
 }
 
@@ -173,9 +176,9 @@ namespace {
 
 // Apply the scaling around the sum, in place.
 comm::ReduceOp PrepareReduction(const precision::GradientReduction& reduction,
-                                const at::Tensor& whole) {
+                                const at::Tensor& full) {
   if (reduction.average) return comm::ReduceOp::kAvg;
-  if (reduction.before != 1.0) whole.mul_(reduction.before);
+  if (reduction.before != 1.0) full.mul_(reduction.before);
   return comm::ReduceOp::kSum;
 }
 void FinishReduction(const precision::GradientReduction& reduction, const at::Tensor& reduced) {
@@ -183,8 +186,8 @@ void FinishReduction(const precision::GradientReduction& reduction, const at::Te
 }
 
 // Returns the gradients themselves, or a copy that is booked in `booked`.
-at::Tensor CastToTravel(const at::Tensor& gradients, c10::ScalarType type, const Context& context,
-                        device::LedgerEntry* booked) {
+at::Tensor CastToWire(const at::Tensor& gradients, c10::ScalarType type, const Context& context,
+                      device::LedgerEntry* booked) {
   if (gradients.scalar_type() == type) return gradients;
   const std::int64_t bytes = gradients.numel() * static_cast<std::int64_t>(c10::elementSize(type));
   *booked = device::LedgerEntry(context.ledger, MemoryUse::kCommBuffers, context.tier(), bytes);
@@ -199,50 +202,50 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   const bool first = !own_.defined();
   if (first) {
     own_ = Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients,
-                            is_used_at_once_ ? Rest::kHere : rest_});
+                            is_used_at_once_ ? StorageTier::kHere : storage_tier_});
   }
-  UnderWay under_way{.target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate),
-                     .first = first};
-  under_way.whole = CastToTravel(gradients, travel_.dtype, context_, &under_way.booked);
-  const at::Tensor& whole = under_way.whole;
-  const comm::ReduceOp op = PrepareReduction(context_.reduction, whole);
-  under_way.reduced = ViewOwnPart(whole);
-  const at::Tensor& own = under_way.target.tensor();
-  if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
+  PendingReduction pending{.target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate),
+                           .first = first};
+  pending.full = CastToWire(gradients, wire_.dtype, context_, &pending.booked);
+  const at::Tensor& full = pending.full;
+  const comm::ReduceOp op = PrepareReduction(context_.reduction, full);
+  pending.reduced = ViewOwnPart(full);
+  const at::Tensor& own = pending.target.tensor();
+  if (first && own.scalar_type() == full.scalar_type()) pending.reduced = own;
   comm::Communicator& ranks = *context_.groups.shards;
-  if (context_.quantized_gradients && travel_.rounded) {
-    const QuantizedCall call{under_way.reduced, whole, op, travel_.tag};
-    under_way.rounded.emplace(call, context_, feedbacks_ ? &*feedbacks_ : nullptr);
+  if (context_.quantized_gradients && wire_.rounded) {
+    const QuantizedCall call{pending.reduced, full, op, wire_.tag};
+    pending.rounded.emplace(call, context_, feedbacks_ ? &*feedbacks_ : nullptr);
   } else if (context_.overlap) {
-    under_way.work = ranks.ReduceScatterAsync(under_way.reduced, whole, op, travel_.tag);
+    pending.work = ranks.ReduceScatterAsync(pending.reduced, full, op, wire_.tag);
   } else {
-    ranks.ReduceScatter(under_way.reduced, whole, op, travel_.tag);
+    ranks.ReduceScatter(pending.reduced, full, op, wire_.tag);
   }
-  reduction_ = std::make_unique<UnderWay>(std::move(under_way));
+  reduction_ = std::make_unique<PendingReduction>(std::move(pending));
 }
 
 void FlatGradients::BeginReduceEverywhere() {
-  UnderWay under_way{.target = whole_.Acquire()};
-  under_way.whole = under_way.reduced =
-      CastToTravel(under_way.target.tensor(), travel_.dtype, context_, &under_way.booked);
-  const at::Tensor& whole = under_way.whole;
-  const comm::ReduceOp op = PrepareReduction(context_.reduction, whole);
-  if (context_.overlap && travel_.row_widths.empty()) {
-    under_way.work = context_.groups.gradients->AllReduceAsync(whole, op, travel_.tag);
-  } else if (travel_.row_widths.empty()) {
-    context_.groups.gradients->AllReduce(whole, op, travel_.tag);
+  PendingReduction pending{.target = full_.Acquire()};
+  pending.full = pending.reduced =
+      CastToWire(pending.target.tensor(), wire_.dtype, context_, &pending.booked);
+  const at::Tensor& full = pending.full;
+  const comm::ReduceOp op = PrepareReduction(context_.reduction, full);
+  if (context_.overlap && wire_.row_widths.empty()) {
+    pending.work = context_.groups.gradients->AllReduceAsync(full, op, wire_.tag);
+  } else if (wire_.row_widths.empty()) {
+    context_.groups.gradients->AllReduce(full, op, wire_.tag);
   }
-  for (std::size_t i = 0; i < travel_.row_widths.size(); ++i) {
-    const FlatRange& place = layout_.parameter(static_cast<int>(i));
-    if (place.count == 0) continue;
-    const at::Tensor table = whole.narrow(0, place.start, place.count);
-    AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op, travel_.tag);
+  for (std::size_t i = 0; i < wire_.row_widths.size(); ++i) {
+    const FlatRange& parameter_range = layout_.parameter(static_cast<int>(i));
+    if (parameter_range.count == 0) continue;
+    const at::Tensor table = full.narrow(0, parameter_range.start, parameter_range.count);
+    AllReduceRows(context_, table.view({-1, wire_.row_widths[i]}), op, wire_.tag);
   }
-  reduction_ = std::make_unique<UnderWay>(std::move(under_way));
+  reduction_ = std::make_unique<PendingReduction>(std::move(pending));
 }
 
 // Returns whether nothing has been added to the mean of unsharded gradients.
-bool FlatGradients::IsReduced() const { return is_mean_ || (own_.defined() && !whole_.defined()); }
+bool FlatGradients::IsReduced() const { return is_mean_ || (own_.defined() && !full_.defined()); }
 
 // Runs once per step, when the shard contains all micro-batches. This saves MiCS traffic between
 // its groups.
@@ -250,14 +253,14 @@ void FlatGradients::ReduceOverReplicas() {
   if (context_.groups.replicas == nullptr) return;
   Lease own = own_.Acquire();
   device::LedgerEntry booked;
-  const at::Tensor travelling = CastToTravel(own.tensor(), travel_.dtype, context_, &booked);
+  const at::Tensor travelling = CastToWire(own.tensor(), wire_.dtype, context_, &booked);
   // The factors have been applied around the sum over the shards' group.
   const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
-  context_.groups.replicas->AllReduce(travelling, op, travel_.tag);
+  context_.groups.replicas->AllReduce(travelling, op, wire_.tag);
   if (!travelling.is_same(own.tensor())) own.tensor().copy_(travelling);
   MeasureInFile(own.tensor());
   own = Lease();
-  own_.Stow();
+  own_.Offload();
 }
 
 void FlatGradients::BeginReduction() {
@@ -265,7 +268,7 @@ void FlatGradients::BeginReduction() {
   if (block_) {
     BeginReduceIntoShard(block_->tensor());
   } else if (context_.sharding.optimizer) {
-    BeginReduceIntoShard(whole_.Acquire().tensor());
+    BeginReduceIntoShard(full_.Acquire().tensor());
   } else {
     BeginReduceEverywhere();
   }
@@ -274,7 +277,7 @@ void FlatGradients::BeginReduction() {
 // It is not known yet whether this reduction is the step's last. A pass over freshly written values
 // is cheap compared with reading them again from a drive.
 void FlatGradients::MeasureInFile(const at::Tensor& mean) {
-  if (measure_ && own_.rests_in_file()) measured_ = measure_(mean);
+  if (measure_ && own_.is_in_file()) measured_ = measure_(mean);
 }
 
 void FlatGradients::Await() {
@@ -287,11 +290,11 @@ void FlatGradients::Await() {
   if (!reduced.is_same(target)) reduction_->first ? target.copy_(reduced) : target.add_(reduced);
   MeasureInFile(target);
   reduction_.reset();
-  if (!is_used_at_once_) own_.Stow();
+  if (!is_used_at_once_) own_.Offload();
   if (block_) {
     block_->Release();
   } else if (context_.sharding.optimizer) {
-    whole_ = {};
+    full_ = {};
   } else {
     is_mean_ = true;
   }
@@ -316,8 +319,7 @@ bool FlatGradients::is_alone() const {
 // the reduction averages. Otherwise unsharded gradients wait for Reduce.
 bool FlatGradients::CanReduceBeforeTheEnd() const {
   if (block_ || context_.sharding.optimizer) return true;
-  return context_.reduction.average && context_.reduction.after == 1.0 &&
-         travel_.row_widths.empty();
+  return context_.reduction.average && context_.reduction.after == 1.0 && wire_.row_widths.empty();
 }
 
 void FlatGradients::EndMicroBatch(MicroBatchEnd end) {
@@ -350,13 +352,13 @@ void FlatGradients::Reduce() {
 Lease FlatGradients::shard() {
   Await();
   if (own_.defined()) return own_.Acquire(Access::kRead);
-  DS_CHECK_MSG(whole_.defined(), "gradients are read before Reduce");
-  return whole_.Acquire(layout_.shard(context_.groups.shards->rank()));
+  DS_CHECK_MSG(full_.defined(), "gradients are read before Reduce");
+  return full_.Acquire(layout_.shard(context_.groups.shards->rank()));
 }
 
 Lease FlatGradients::for_optimizer(const FlatRange& range, Access access) {
   Await();
-  if (!context_.sharding.optimizer) return whole_.Acquire(range, access);
+  if (!context_.sharding.optimizer) return full_.Acquire(range, access);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
   if (access != Access::kRead) measured_.reset();
   return own_.Acquire(range, access);
@@ -364,7 +366,7 @@ Lease FlatGradients::for_optimizer(const FlatRange& range, Access access) {
 
 std::shared_ptr<checkpoint::TensorSource> FlatGradients::SourceOf(const FlatRange& range) {
   Await();
-  if (!context_.sharding.optimizer) return zero::SourceOf(whole_, range);
+  if (!context_.sharding.optimizer) return zero::SourceOf(full_, range);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
   measured_.reset();  // the caller may write
   return zero::SourceOf(own_, range);
@@ -372,17 +374,17 @@ std::shared_ptr<checkpoint::TensorSource> FlatGradients::SourceOf(const FlatRang
 
 void FlatGradients::Prefetch(const FlatRange& range) {
   Await();
-  if (own_.rests_away()) own_.Prefetch(range);
+  if (own_.is_offloaded()) own_.Prefetch(range);
 }
 
-void FlatGradients::Stow(const FlatRange& range) {
-  if (own_.rests_away() && !is_used_at_once_) own_.Stow(range);
+void FlatGradients::Offload(const FlatRange& range) {
+  if (own_.is_offloaded() && !is_used_at_once_) own_.Offload(range);
 }
 
 void FlatGradients::DropMean() {
   Await();
   measured_.reset();
-  whole_ = {};
+  full_ = {};
   own_ = {};
 }
 

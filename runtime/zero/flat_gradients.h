@@ -61,7 +61,7 @@ class FlatGradients {
  public:
   // `layout` must outlive this object.
   FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
-                GradientTravel travel);
+                GradientTravel wire);
   ~FlatGradients();
   FlatGradients(const FlatGradients&) = delete;
   FlatGradients& operator=(const FlatGradients&) = delete;
@@ -73,11 +73,11 @@ class FlatGradients {
   // Returns false if gradients must be converted on arrival: by the arrival factor, or to a dtype
   // that `write` does not support.
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
-           gradients::PlaceDtype dtype);
+           gradients::DestinationDtype dtype);
   // Sets the tier that stores the reduced shard (default: Tiers::gradients). If the shard is stored
   // in a file, `measure` is called after each reduction, while the shard is in memory.
   using Measure = std::function<double(const at::Tensor& shard)>;
-  void set_rest(Rest rest, Measure measure);
+  void set_storage_tier(StorageTier storage_tier, Measure measure);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
   // See Unit::AcceptGradients.
   bool accepts() const { return accepts_; }
@@ -110,7 +110,7 @@ class FlatGradients {
   // Prefetch starts loading a range of an offloaded shard. Stow offloads the range again; it must
   // not be leased.
   void Prefetch(const FlatRange& range);
-  void Stow(const FlatRange& range);
+  void Offload(const FlatRange& range);
 
   // Returns the number of bytes that a reduction sends between ranks.
   std::int64_t travelling_bytes() const;
@@ -123,12 +123,12 @@ class FlatGradients {
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
   // Frees the mean once an update has used it. Everything else known about the step is kept.
   void DropMean();
-  bool has_mean() const { return own_.defined() || whole_.defined(); }
+  bool has_mean() const { return own_.defined() || full_.defined(); }
   void Clear();
 
  private:
   void PutOrAdd(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
-                gradients::PlaceDtype dtype);
+                gradients::DestinationDtype dtype);
   void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
   // Returns the buffer that Add writes to. Allocates it if needed, with zeros in the gaps between
@@ -137,10 +137,10 @@ class FlatGradients {
   Lease AcquireForArrival();
   // Sums over several micro-batches have the gradients' own dtype.
   c10::ScalarType arrival_dtype() const {
-    const bool adds_up = !context_.sharding.gradients || context_.windows.gradients.whole_step;
-    return adds_up ? context_.dtypes.gradient : travel_.dtype;
+    const bool adds_up = !context_.sharding.gradients || context_.windows.gradients.full_step;
+    return adds_up ? context_.dtypes.gradient : wire_.dtype;
   }
-  at::Tensor ViewOwnPart(const at::Tensor& whole) const;
+  at::Tensor ViewOwnPart(const at::Tensor& full) const;
   void ZeroMissingParameters();
   // True if no other rank contributes: the local gradients already are the mean.
   bool is_alone() const;
@@ -154,19 +154,19 @@ class FlatGradients {
 
   const Context& context_;
   const FlatLayout& layout_;
-  const GradientTravel travel_;
+  const GradientTravel wire_;
   double arrival_factor_ = 1.0;
   bool accepts_ = true;
   Queue* queue_ = nullptr;
-  Rest rest_;
+  StorageTier storage_tier_;
   Measure measure_;
   std::optional<double> measured_;
   std::unique_ptr<PooledTensor> block_;  // sharded: this micro-batch's gradients
-  Store whole_;                          // unsharded: the step's gradients
-  Store own_;                            // the reduced shard, unless it is a view of whole_
-  struct UnderWay;
-  std::unique_ptr<UnderWay> reduction_;
-  bool is_mean_ = false;                // whole_ holds the mean
+  Store full_;                           // unsharded: the step's gradients
+  Store own_;                            // the reduced shard, unless it is a view of full_
+  struct PendingReduction;
+  std::unique_ptr<PendingReduction> reduction_;
+  bool is_mean_ = false;                // full_ holds the mean
   bool is_used_at_once_ = false;        // an update follows the reduction at once
   std::vector<bool> received_;          // since the buffer was acquired
   std::vector<bool> received_in_step_;  // since Clear

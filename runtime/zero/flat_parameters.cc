@@ -25,7 +25,7 @@ ShardGather::Form ChooseForm(const Context& context, const NamedParameter& first
   if (!first.rounded) return ShardGather::Form::kExact;
   if (!first.tensor.requires_grad()) {
     const bool keeps = context.sharding.parameters && context.quantized_frozen;
-    return keeps ? ShardGather::Form::kKeptQuantized : ShardGather::Form::kExact;
+    return keeps ? ShardGather::Form::kStoredQuantized : ShardGather::Form::kExact;
   }
   return context.quantized_weights ? ShardGather::Form::kQuantized : ShardGather::Form::kExact;
 }
@@ -51,7 +51,7 @@ bool HasValues(const at::Tensor& parameter) {
 
 FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                std::vector<NamedParameter> parameters,
-                               const std::vector<int>& starts, Rest rest)
+                               const std::vector<int>& starts, StorageTier storage_tier)
     : context_(context),
       parameters_(std::move(parameters)),
       layout_(ListNumels(parameters_), context.groups.shards->size(), starts,
@@ -59,7 +59,7 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
               parameters_[0].rounded    ? kQuantizationBlock
               : context.blockwise_state ? config::kStateBlock
                                         : 1),
-      keeps_quantized_(ChooseForm(context, parameters_[0]) == ShardGather::Form::kKeptQuantized),
+      keeps_quantized_(ChooseForm(context, parameters_[0]) == ShardGather::Form::kStoredQuantized),
       gather_(context, ChooseForm(context, parameters_[0])) {
   using device::MemoryUse;
   // Quantised weights stay bytes.
@@ -69,9 +69,10 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
     pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
     pooled_->Acquire();
     const std::int64_t shard = layout_.shard_numel();
-    store_ = keeps_quantized_ ? Store(context, {CountQuantizedBytes(shard, QuantizedBits::k8),
-                                                at::kByte, MemoryUse::kParameters, rest})
-                              : Store(context, {shard, dtype, MemoryUse::kParameters, rest});
+    store_ = keeps_quantized_
+                 ? Store(context, {CountQuantizedBytes(shard, QuantizedBits::k8), at::kByte,
+                                   MemoryUse::kParameters, storage_tier})
+                 : Store(context, {shard, dtype, MemoryUse::kParameters, storage_tier});
   } else {
     store_ = Store(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
   }
@@ -94,14 +95,14 @@ FlatParameters::~FlatParameters() {
 void FlatParameters::Attach(int i) {
   c10::NoGradGuard no_grad;
   const at::Tensor& parameter = parameters_[static_cast<std::size_t>(i)].tensor;
-  const FlatRange& place = layout_.parameter(i);
+  const FlatRange& parameter_range = layout_.parameter(i);
   const std::vector<std::int64_t> sizes = parameter.sizes().vec();
   if (HasValues(parameter)) {
-    full().narrow(0, place.start, place.count).view(sizes).copy_(parameter);
+    full().narrow(0, parameter_range.start, parameter_range.count).view(sizes).copy_(parameter);
   }
   c10::TensorImpl* impl = parameter.unsafeGetTensorImpl();
   impl->set_storage_and_dtype(full().storage(), full().dtype());
-  impl->set_storage_offset(place.start);
+  impl->set_storage_offset(parameter_range.start);
   impl->set_sizes_contiguous(sizes);
 }
 
@@ -110,7 +111,7 @@ void FlatParameters::Broadcast() { context_.groups.gradients->Broadcast(full(), 
 Lease FlatParameters::AcquireShard(const FlatRange& range, Access access) {
   DS_CHECK(!keeps_quantized_);
   const std::int64_t first =
-      layout_.shard(context_.groups.shards->rank()).start - kept_range().start;
+      layout_.shard(context_.groups.shards->rank()).start - stored_range().start;
   return store_.Acquire({first + range.start, range.count}, access);
 }
 
@@ -119,11 +120,11 @@ Lease FlatParameters::AcquireShard(Access access) {
 }
 
 void FlatParameters::PrefetchShard(const FlatRange& range) {
-  if (rests_away()) store_.Prefetch(range);
+  if (is_offloaded()) store_.Prefetch(range);
 }
 
-void FlatParameters::StowShard(const FlatRange& range) {
-  if (rests_away()) store_.Stow(range);
+void FlatParameters::OffloadShard(const FlatRange& range) {
+  if (is_offloaded()) store_.Offload(range);
 }
 
 void FlatParameters::KeepShard() {
@@ -131,14 +132,14 @@ void FlatParameters::KeepShard() {
   const FlatRange own = layout_.shard(context_.groups.shards->rank());
   const at::Tensor values = full().narrow(0, own.start, own.count);
   {
-    const Lease kept = AcquireKept(Access::kOverwrite);
+    const Lease stored = AcquireStored(Access::kOverwrite);
     if (keeps_quantized_) {
-      Quantize(values, QuantizedBits::k8, kept.tensor());
+      Quantize(values, QuantizedBits::k8, stored.tensor());
     } else {
-      kept.tensor().copy_(values);
+      stored.tensor().copy_(values);
     }
   }
-  Stow();
+  Offload();
 }
 
 void FlatParameters::Gather() {
@@ -162,11 +163,13 @@ void FlatParameters::AttachGuards() {
   }
 }
 
-Lease FlatParameters::AcquireKept(Access access) {
+Lease FlatParameters::AcquireStored(Access access) {
   return keeps_quantized_ ? store_.Acquire(access) : AcquireShard(access);
 }
 
-void FlatParameters::Bring() { gather_.Begin(full(), AcquireKept(Access::kRead), tag(), exactly_); }
+void FlatParameters::Bring() {
+  gather_.Begin(full(), AcquireStored(Access::kRead), tag(), exactly_);
+}
 
 void FlatParameters::Release() {
   Await();
@@ -177,29 +180,29 @@ void FlatParameters::Release() {
 
 void FlatParameters::Await() {
   gather_.Await();
-  if (std::exchange(stows_, false)) store_.Stow();
+  if (std::exchange(offloads_, false)) store_.Offload();
 }
 
 void FlatParameters::Fetch() {
-  stows_ = false;
-  if (rests_away()) store_.Prefetch();
+  offloads_ = false;
+  if (is_offloaded()) store_.Prefetch();
 }
 
 // A running gather holds a lease and overlaps with computation.
-void FlatParameters::Stow() {
-  if (!rests_away()) return;
-  stows_ = is_arriving();
-  if (!stows_) store_.Stow();
+void FlatParameters::Offload() {
+  if (!is_offloaded()) return;
+  offloads_ = is_arriving();
+  if (!offloads_) store_.Offload();
 }
 
 void FlatParameters::MoveToHost() {
   gather_.DropSecondary();
-  kept_ = Lease();
+  stored_ = Lease();
   store_.Release();
 }
 
 void FlatParameters::MoveBack() {
-  if (!rests_away()) kept_ = store_.Acquire();
+  if (!is_offloaded()) stored_ = store_.Acquire();
 }
 
 void FlatParameters::Publish() {
@@ -207,14 +210,14 @@ void FlatParameters::Publish() {
   if (pooled_) {
     if (pooled_->present()) Bring();
   } else if (context_.publish_elements.value_or(layout_.padded_numel()) < layout_.padded_numel()) {
-    BringInParts(*context_.publish_elements);
+    GatherInPieces(*context_.publish_elements);
   } else {
     Bring();
   }
 }
 
 // Gathers the same slice of all shards at a time. The slices are not contiguous in the full buffer.
-void FlatParameters::BringInParts(std::int64_t elements) {
+void FlatParameters::GatherInPieces(std::int64_t elements) {
   comm::Communicator& ranks = *context_.groups.shards;
   const std::int64_t shard = layout_.shard_numel(), size = ranks.size();
   const std::int64_t most = std::max(elements / size, FlatLayout::kShardMultiple);

@@ -31,11 +31,11 @@ class FlatParameters {
  public:
   // Moves the parameters into the buffer and converts them to the training dtype, except for
   // quantised weights of kByte. The parameters keep their identity, and their values if they have
-  // any. The buffer is present until Release. `starts` is passed to FlatLayout. `rest` is the tier
-  // that stores the shard of sharded parameters. Requires parameters on context.device with a
-  // floating dtype, or frozen parameters of kByte.
+  // any. The buffer is present until Release. `starts` is passed to FlatLayout. `storage_tier` is
+  // the tier that stores the shard of sharded parameters. Requires parameters on context.device
+  // with a floating dtype, or frozen parameters of kByte.
   FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters,
-                 const std::vector<int>& starts, Rest rest);
+                 const std::vector<int>& starts, StorageTier storage_tier);
   ~FlatParameters();
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
@@ -44,7 +44,7 @@ class FlatParameters {
   const NamedParameter& parameter(int i) const {
     return parameters_.at(static_cast<std::size_t>(i));
   }
-  const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
+  const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : stored_.tensor(); }
   // Returns this rank's shard, or a range of it, and loads it if it is offloaded. Requires that the
   // shard is not kept quantized.
   Lease AcquireShard(Access access = Access::kUpdate);
@@ -52,13 +52,13 @@ class FlatParameters {
   // Starts loading the range.
   void PrefetchShard(const FlatRange& range);
   // Offloads the range to the shard's tier.
-  void StowShard(const FlatRange& range);
+  void OffloadShard(const FlatRange& range);
   // The kept values, and their range in the layout: this rank's shard if parameters are sharded,
   // otherwise everything. The values are 8 bits each if frozen parameters are kept quantized.
   Store& store() { return store_; }
   bool keeps_quantized() const { return keeps_quantized_; }
-  FlatRange kept_range() const {
-    return pooled_ ? layout_.shard(context_.groups.shards->rank()) : layout_.whole();
+  FlatRange stored_range() const {
+    return pooled_ ? layout_.shard(context_.groups.shards->rank()) : layout_.full_range();
   }
 
   // Copies rank 0's parameters to all ranks. Collective.
@@ -80,8 +80,8 @@ class FlatParameters {
   // is not the device. Stow requires that there is no lease, except for a running gather's: then
   // the shard is offloaded once Await has waited for it.
   void Fetch();
-  void Stow();
-  bool rests_away() const { return pooled_ != nullptr && store_.rests_away(); }
+  void Offload();
+  bool is_offloaded() const { return pooled_ != nullptr && store_.is_offloaded(); }
 
   // Moves the kept values to host memory, until MoveBack. Call it between steps, with the buffer of
   // sharded parameters released.
@@ -92,15 +92,15 @@ class FlatParameters {
   // buffer of sharded parameters is released; the next Gather then brings the new values.
   void Publish();
   // Returns whether a gather started by Publish or Gather is still running.
-  bool is_arriving() const { return gather_.is_under_way(); }
+  bool is_arriving() const { return gather_.is_pending(); }
 
  private:
   void Attach(int i);
   void AcquireFull();
   void AttachGuards();
   void Bring();
-  void BringInParts(std::int64_t elements);
-  Lease AcquireKept(Access access);
+  void GatherInPieces(std::int64_t elements);
+  Lease AcquireStored(Access access);
   const std::string& tag() const { return parameters_[0].name; }  // for its collectives
 
   const Context& context_;
@@ -110,10 +110,10 @@ class FlatParameters {
   std::unique_ptr<PooledTensor> pooled_;  // the full buffer, if parameters are sharded
   std::vector<at::Storage> guards_;       // the parameters' storages while it is released
   Store store_;                           // the shard then, otherwise the full buffer
-  Lease kept_;                            // of store_, unless that is on another tier
+  Lease stored_;                          // of store_, unless that is on another tier
   ShardGather gather_;                    // destroyed before the members that it uses
   bool exactly_ = false;
-  bool stows_ = false;  // offload once the gather has ended
+  bool offloads_ = false;  // offload once the gather has ended
 };
 
 }  // namespace ds::zero

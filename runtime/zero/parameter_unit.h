@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/placement.h"
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/kernels/optimizer_slice.h"
 
 namespace ds::zero {
 

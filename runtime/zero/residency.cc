@@ -28,20 +28,20 @@ PlannedUnit DescribeUnit(const Unit& unit) {
     }
     planned.trained = planned.trained || bucket->trainable();
     if (bucket->trainable()) planned.reduced_bytes += bucket->gradients().travelling_bytes();
-    if (bucket->parameters().rests_away()) {
-      const Store& kept = bucket->parameters().store();
+    if (bucket->parameters().is_offloaded()) {
+      const Store& stored = bucket->parameters().store();
       planned.fetched_bytes +=
-          kept.whole().count * static_cast<std::int64_t>(c10::elementSize(kept.dtype()));
+          stored.full_range().count * static_cast<std::int64_t>(c10::elementSize(stored.dtype()));
     }
   }
   return planned;
 }
 
-std::vector<Place> ListPlaces(Place::Kind kind, std::int64_t micro_batch,
-                              const std::vector<int>& units) {
-  std::vector<Place> places;
-  for (const int unit : units) places.push_back({kind, micro_batch, unit});
-  return places;
+std::vector<PassPosition> ListPlaces(PassPosition::Kind kind, std::int64_t micro_batch,
+                                     const std::vector<int>& units) {
+  std::vector<PassPosition> positions;
+  for (const int unit : units) positions.push_back({kind, micro_batch, unit});
+  return positions;
 }
 
 }  // namespace
@@ -52,56 +52,56 @@ Residency::Residency(const Context& context, const std::vector<std::unique_ptr<U
   for (const auto& unit : units) planned_.push_back(DescribeUnit(*unit));
 }
 
-void Residency::Start(std::vector<Place> places, GradientEnd end, UnitRange units,
-                      std::vector<Place> expected) {
+void Residency::Start(std::vector<PassPosition> positions, GradientEnd end, UnitRange units,
+                      std::vector<PassPosition> expected) {
   const bool is_part = units.first > 0 || units.end < static_cast<int>(units_.size());
-  plan_.emplace(ResidencyPlan::Input{
-      .units = planned_,
-      .sharding = context_.sharding,
-      .budgets = context_.budgets,
-      .overlap = context_.overlap,
-      .keeps_parameters = keeps_parameters_,
-      .hold_gradients = end == GradientEnd::kHeld,
-      .reduce_whole_gradients =
-          end == GradientEnd::kUpdate || (end == GradientEnd::kLast && context_.overlap),
-      .gradients_come_later = end == GradientEnd::kLater,
-      .places = std::move(places),
-      .expected = std::move(expected),
-      .present = present_,
-      .fetched = fetched_,
-      .ended = ended_,
-      .reducing = reducing_,
-      .pass = is_part ? std::optional(units) : std::nullopt});
+  plan_.emplace(
+      ResidencyPlan::Input{.units = planned_,
+                           .sharding = context_.sharding,
+                           .budgets = context_.budgets,
+                           .overlap = context_.overlap,
+                           .keeps_parameters = keeps_parameters_,
+                           .hold_gradients = end == GradientEnd::kHeld,
+                           .reduce_full_gradients = end == GradientEnd::kUpdate ||
+                                                    (end == GradientEnd::kLast && context_.overlap),
+                           .gradients_come_later = end == GradientEnd::kLater,
+                           .positions = std::move(positions),
+                           .expected = std::move(expected),
+                           .present = present_,
+                           .fetched = fetched_,
+                           .ended = ended_,
+                           .reducing = reducing_,
+                           .pass = is_part ? std::optional(units) : std::nullopt});
   end_ = end;
   at_ = -1;
   planned_marks_.clear();
 }
 
-std::optional<int> Residency::Find(Place::Kind kind, int unit) const {
+std::optional<int> Residency::Find(PassPosition::Kind kind, int unit) const {
   if (!plan_) return std::nullopt;
-  const std::vector<Place>& places = plan_->places();
-  for (int i = at_ + 1; i < static_cast<int>(places.size()); ++i) {
-    const Place& place = places[static_cast<std::size_t>(i)];
-    if (place.kind == kind && place.unit == unit) return i;
+  const std::vector<PassPosition>& positions = plan_->positions();
+  for (int i = at_ + 1; i < static_cast<int>(positions.size()); ++i) {
+    const PassPosition& position = positions[static_cast<std::size_t>(i)];
+    if (position.kind == kind && position.unit == unit) return i;
   }
   return std::nullopt;
 }
 
-void Residency::GoTo(int place) {
-  const std::vector<Action> actions = plan_->ListActions(at_, place);
+void Residency::GoTo(int position) {
+  const std::vector<Action> actions = plan_->ListActions(at_, position);
   if (std::any_of(actions.begin(), actions.end(),
                   [](const Action& action) { return action.collective(); })) {
-    hash_ = ExtendKey(ExtendKey(hash_, plan_->hash()), static_cast<std::uint64_t>(place));
+    hash_ = ExtendKey(ExtendKey(hash_, plan_->hash()), static_cast<std::uint64_t>(position));
   }
   for (const Action& action : actions) Execute(action);
-  at_ = place;
+  at_ = position;
   if (end_ == GradientEnd::kUpdate) Update(actions);
 }
 
 // The next unit's data is loaded while earlier units are updated.
 void Residency::Update(const std::vector<Action>& actions) {
-  const Place& place = plan_->places()[static_cast<std::size_t>(at_)];
-  if (place.kind == Place::Kind::kBackward) updates_.prepare(place.unit);
+  const PassPosition& position = plan_->positions()[static_cast<std::size_t>(at_)];
+  if (position.kind == PassPosition::Kind::kBackward) updates_.prepare(position.unit);
   const auto end = context_.overlap ? Action::Kind::kAwaitGradients : Action::Kind::kReduce;
   for (const Action& action : actions) {
     if (action.kind == end) updates_.update(action.unit);
@@ -114,11 +114,11 @@ void Residency::Execute(const Action& action) {
     case Action::Kind::kReduce:
       ended_.push_back(action.unit);
       if (context_.overlap) reducing_.push_back(action.unit);
-      unit.EndMicroBatch(end_ == GradientEnd::kUpdate && !context_.tiers.takes_back
+      unit.EndMicroBatch(end_ == GradientEnd::kUpdate && !context_.tiers.rolls_back
                              ? MicroBatchEnd::kUse
                              : MicroBatchEnd::kReduce);
       return;
-    case Action::Kind::kKeepWhole:
+    case Action::Kind::kKeepFull:
       ended_.push_back(action.unit);
       unit.EndMicroBatch(MicroBatchEnd::kWait);
       return;
@@ -141,8 +141,8 @@ void Residency::Execute(const Action& action) {
       std::erase(reducing_, action.unit);
       unit.AwaitGradients();
       return;
-    case Action::Kind::kStow:
-      unit.Stow();
+    case Action::Kind::kOffload:
+      unit.Offload();
       std::erase(fetched_, action.unit);
       return;
   }
@@ -153,33 +153,36 @@ void Residency::BeginForward(UnitRange units, const std::vector<int>& visits) {
   forward_ =
       std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_, .units = units});
   visits_.clear();
-  std::vector<Place> expected;
+  std::vector<PassPosition> expected;
   if (context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled()) {
     // The backward pass that follows, unless its graph is cut or dropped.
-    expected = ListPlaces(Place::Kind::kBackward, micro_batches_, {visits.rbegin(), visits.rend()});
+    expected =
+        ListPlaces(PassPosition::Kind::kBackward, micro_batches_, {visits.rbegin(), visits.rend()});
   }
-  Start(ListPlaces(Place::Kind::kForward, micro_batches_, visits), {}, units, std::move(expected));
+  Start(ListPlaces(PassPosition::Kind::kForward, micro_batches_, visits), {}, units,
+        std::move(expected));
 }
 
 void Residency::EnterForward(int unit) {
   DS_CHECK_MSG(forward_ != nullptr, "a forward pass has not begun");
-  std::optional<int> place = Find(Place::Kind::kForward, unit);
-  if (!place) {
-    const Place visit{Place::Kind::kForward, forward_->micro_batch, unit};
+  std::optional<int> position = Find(PassPosition::Kind::kForward, unit);
+  if (!position) {
+    const PassPosition visit{PassPosition::Kind::kForward, forward_->micro_batch, unit};
     graph_ ? PlanBackward(visit) : PlanForward(visit);
-    place = 0;
+    position = 0;
   }
   if (!graph_) visits_.push_back(unit);
-  GoTo(*place);
+  GoTo(*position);
 }
 
 // The visits after the unexpected one are expected to be those that the plan still has.
-void Residency::PlanForward(const Place& first) {
-  std::vector<Place> places{first};
-  const auto rest = plan_->places().begin() + (at_ + 1);
-  std::copy_if(rest, plan_->places().end(), std::back_inserter(places),
-               [](const Place& place) { return place.kind == Place::Kind::kForward; });
-  Start(std::move(places), {}, forward_->units);
+void Residency::PlanForward(const PassPosition& first) {
+  std::vector<PassPosition> positions{first};
+  const auto storage_tier = plan_->positions().begin() + (at_ + 1);
+  std::copy_if(
+      storage_tier, plan_->positions().end(), std::back_inserter(positions),
+      [](const PassPosition& position) { return position.kind == PassPosition::Kind::kForward; });
+  Start(std::move(positions), {}, forward_->units);
 }
 
 // A pass without marks does not count as a micro-batch. If nothing is gathered, a rank may
@@ -201,7 +204,7 @@ void Residency::EndMicroBatch() {
 
 void Residency::StartBackward(const GraphPtr& graph, GradientEnd end) {
   // The previous forward pass's backward is over.
-  if (graph_) GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  if (graph_) GoTo(*Find(PassPosition::Kind::kEndOfMicroBatch));
   EndMicroBatch();
   graph_ = graph;
   end_ = end;
@@ -212,20 +215,20 @@ void Residency::StartBackward(const GraphPtr& graph, GradientEnd end) {
   PlanBackward(std::nullopt);
 }
 
-void Residency::PlanBackward(const std::optional<Place>& first) {
-  std::vector<Place> places;
+void Residency::PlanBackward(const std::optional<PassPosition>& first) {
+  std::vector<PassPosition> positions;
   std::vector<int> marks;
   if (first) {
-    places.push_back(*first);
+    positions.push_back(*first);
     marks.push_back(kNoMark);
   }
   for (const int mark : pending_) {
     const int unit = graph_->marked[static_cast<std::size_t>(mark)];
-    places.push_back({Place::Kind::kBackward, graph_->micro_batch, unit});
+    positions.push_back({PassPosition::Kind::kBackward, graph_->micro_batch, unit});
   }
-  places.push_back({Place::Kind::kEndOfMicroBatch, graph_->micro_batch});
+  positions.push_back({PassPosition::Kind::kEndOfMicroBatch, graph_->micro_batch});
   marks.insert(marks.end(), pending_.begin(), pending_.end());
-  Start(std::move(places), end_, graph_->units);
+  Start(std::move(positions), end_, graph_->units);
   planned_marks_ = std::move(marks);
 }
 
@@ -237,16 +240,16 @@ void Residency::EnterBackward(const Mark& mark, GradientEnd end) {
   };
   if (mark.graph != graph_ || !is_pending()) StartBackward(mark.graph, end);
   const auto ahead = planned_marks_.begin() + (at_ + 1);
-  auto place = std::find(ahead, planned_marks_.end(), mark.index);
-  if (place == planned_marks_.end()) {
+  auto position = std::find(ahead, planned_marks_.end(), mark.index);
+  if (position == planned_marks_.end()) {
     std::erase(pending_, mark.index);
     pending_.insert(pending_.begin(), mark.index);
     PlanBackward(std::nullopt);
-    place = planned_marks_.begin();
+    position = planned_marks_.begin();
   }
   std::erase(pending_, mark.index);
   CheckIsNotUpdated(graph_->marked[static_cast<std::size_t>(mark.index)]);
-  GoTo(static_cast<int>(place - planned_marks_.begin()));
+  GoTo(static_cast<int>(position - planned_marks_.begin()));
 }
 
 void Residency::CheckIsNotUpdated(int unit) const {
@@ -259,36 +262,36 @@ void Residency::EndBackward(UnitRange units, GradientEnd end) {
   if (!graph_) {
     StartBackward(std::make_shared<ForwardGraph>(ForwardGraph{.units = units}), end);
   }
-  GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  GoTo(*Find(PassPosition::Kind::kEndOfMicroBatch));
   if (end_ == GradientEnd::kUpdate) updates_.end();
-  Rest();
+  ReleaseAll();
 }
 
 void Residency::BringGradients(UnitRange units, GradientEnd end,
                                const std::function<void(int)>& arrive) {
   EndMicroBatch();
-  std::vector<Place> places;
+  std::vector<PassPosition> positions;
   for (int unit = units.end - 1; unit >= units.first; --unit) {
-    places.push_back({Place::Kind::kWeightGradient, 0, unit});
+    positions.push_back({PassPosition::Kind::kWeightGradient, 0, unit});
   }
-  places.push_back({Place::Kind::kEndOfMicroBatch});
-  Start(std::move(places), end, units);
+  positions.push_back({PassPosition::Kind::kEndOfMicroBatch});
+  Start(std::move(positions), end, units);
   for (int unit = units.end - 1; unit >= 0; --unit) {
-    if (unit >= units.first) GoTo(*Find(Place::Kind::kWeightGradient, unit));
+    if (unit >= units.first) GoTo(*Find(PassPosition::Kind::kWeightGradient, unit));
     arrive(unit);
   }
-  GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  GoTo(*Find(PassPosition::Kind::kEndOfMicroBatch));
 }
 
-void Residency::Rest() {
+void Residency::ReleaseAll() {
   EndMicroBatch();
   if (present_.empty() && fetched_.empty()) return;
-  Start({{Place::Kind::kRest}}, {}, {0, static_cast<int>(units_.size())});
+  Start({{PassPosition::Kind::kBetweenPasses}}, {}, {0, static_cast<int>(units_.size())});
   GoTo(0);
 }
 
 void Residency::KeepParameters(bool keep) {
-  if (std::exchange(keeps_parameters_, keep) && !keep) Rest();
+  if (std::exchange(keeps_parameters_, keep) && !keep) ReleaseAll();
 }
 
 void Residency::AwaitParameters() {
@@ -299,7 +302,7 @@ void Residency::Bring(const std::set<int>& units) {
   Evict();
   for (const int unit : units) {
     using Kind = Action::Kind;
-    for (const Kind kind : {Kind::kFetch, Kind::kGather, Kind::kAwaitParameters, Kind::kStow}) {
+    for (const Kind kind : {Kind::kFetch, Kind::kGather, Kind::kAwaitParameters, Kind::kOffload}) {
       Execute({kind, unit});
     }
     hash_ = ExtendKey(hash_, static_cast<std::uint64_t>(unit));
@@ -307,7 +310,7 @@ void Residency::Bring(const std::set<int>& units) {
 }
 
 void Residency::Evict() {
-  Rest();
+  ReleaseAll();
   AwaitParameters();
   for (const int unit : present_) units_[static_cast<std::size_t>(unit)]->Release();
   present_.clear();

@@ -1,6 +1,7 @@
 #pragma once
 
-// Residency: executes a ResidencyPlan on one rank, as the rank reaches the plan's places (steps).
+// Residency: executes a ResidencyPlan on one rank, as the rank reaches the plan's positions
+// (steps).
 //
 // Each pass has its own plan. A forward pass has an expected list of visits: the blocks of the
 // model or of a chunk in order, or the visits of the last pass. It may visit units in any order and
@@ -78,7 +79,7 @@ class Residency {
   Mark AddMark(int unit);
   // Called when the backward pass reaches a mark.
   void EnterBackward(const Mark& mark, GradientEnd end);
-  // Ends the current micro-batch, or one of these units that reached no mark, and calls Rest.
+  // Ends the current micro-batch, or one of these units that reached no mark, and calls ReleaseAll.
   void EndBackward(UnitRange units, GradientEnd end);
   // Visits these units in backward order and adds the gradients that a pass of kLater has deferred.
   // Calls `arrive` for each unit, and for the earlier units that it may also read.
@@ -92,7 +93,7 @@ class Residency {
   // Gathers these units at once, between passes. They stay until Evict.
   void Bring(const std::set<int>& units);
   // Releases all units except small ones that may stay.
-  void Rest();
+  void ReleaseAll();
   // Releases those, too. Call it before their values or their memory change.
   void Evict();
 
@@ -101,19 +102,19 @@ class Residency {
   std::uint64_t hash() const { return hash_; }
 
  private:
-  void Start(std::vector<Place> places, GradientEnd end, UnitRange units,
-             std::vector<Place> expected = {});
+  void Start(std::vector<PassPosition> positions, GradientEnd end, UnitRange units,
+             std::vector<PassPosition> expected = {});
   void EndMicroBatch();
   void StartBackward(const GraphPtr& graph, GradientEnd end);
   // Plan the rest of the pass, from an unexpected visit on. PlanBackward(nullopt): from the first
   // pending mark on.
-  void PlanForward(const Place& first);
-  void PlanBackward(const std::optional<Place>& first);
+  void PlanForward(const PassPosition& first);
+  void PlanBackward(const std::optional<PassPosition>& first);
   void CheckIsNotUpdated(int unit) const;
-  // Returns the next place of this kind after the current one.
-  std::optional<int> Find(Place::Kind kind, int unit = 0) const;
-  void GoTo(int place);
-  // Calls the update callbacks that follow the actions at the current place.
+  // Returns the next position of this kind after the current one.
+  std::optional<int> Find(PassPosition::Kind kind, int unit = 0) const;
+  void GoTo(int index);
+  // Calls the update callbacks that follow the actions at the current position.
   void Update(const std::vector<Action>& actions);
   void Execute(const Action& action);
 

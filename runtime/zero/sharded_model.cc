@@ -105,8 +105,8 @@ std::vector<OwnRange> ListOwnRanges(const Unit& unit) {
     const Context& context = bucket->context();
     const FlatParameters& parameters = bucket->parameters();
     const FlatLayout& layout = parameters.layout();
-    const FlatRange own =
-        context.sharding.parameters ? layout.shard(context.groups.shards->rank()) : layout.whole();
+    const FlatRange own = context.sharding.parameters ? layout.shard(context.groups.shards->rank())
+                                                      : layout.full_range();
     for (const Piece& piece : layout.FindPieces(own)) {
       ranges.push_back(
           {.name = parameters.parameter(piece.parameter).name,
@@ -134,9 +134,9 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
 }
 
 // Keeps as many of the first units in memory as the budget allows.
-Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
+StorageTier ShardedModel::ChooseStorageTier(const ParameterUnit& described) {
   const Tiers& tiers = context_.tiers;
-  if (tiers.parameters == Rest::kHere) return Rest::kHere;
+  if (tiers.parameters == StorageTier::kHere) return StorageTier::kHere;
   const auto size = static_cast<std::int64_t>(c10::elementSize(context_.dtypes.parameter));
   std::int64_t bytes = 0;
   for (const NamedParameter& parameter : described.parameters) {
@@ -144,14 +144,15 @@ Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
     bytes += parameter.tensor.numel() * (is_float ? size : 1) /
              context_.For(parameter.placement).groups.shards->size();
   }
-  if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
-  kept_parameter_bytes_ += bytes;
-  return tiers.kept_parameters;
+  if (bytes > tiers.resident_parameter_bytes - resident_parameter_bytes_) return tiers.parameters;
+  resident_parameter_bytes_ += bytes;
+  return tiers.resident_parameters;
 }
 
 Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {
   const int index = static_cast<int>(units_.size());
-  units_.push_back(std::make_unique<Unit>(context_, pool_, described, ChooseRest(described)));
+  units_.push_back(
+      std::make_unique<Unit>(context_, pool_, described, ChooseStorageTier(described)));
   for (const auto& bucket : units_.back()->buckets()) {
     std::int64_t& numel = bucket->trainable() ? trainable_numel_ : frozen_numel_;
     const FlatParameters& parameters = bucket->parameters();

@@ -88,7 +88,7 @@ class ShardedModel {
   // Ends the forward pass after the last unit. If a backward pass follows, that unit stays present.
   void EndForward();
   // Call these around the passes of a step: they open and close the context's parameter window.
-  void OpenWindow() { residency_->KeepParameters(context_.windows.parameters.whole_step); }
+  void OpenWindow() { residency_->KeepParameters(context_.windows.parameters.full_step); }
   void CloseWindow() { residency_->KeepParameters(false); }
   // Ends a backward pass through all units or a chunk: reduces and releases the remaining ones.
   void EndBackward() { EndBackward({0, static_cast<int>(units_.size())}); }
@@ -112,7 +112,7 @@ class ShardedModel {
   void ScaleGradients(double factor);
 
   // Releases units, except those that the budgets allow to stay.
-  void ReleaseAll() { residency_->Rest(); }
+  void ReleaseAll() { residency_->ReleaseAll(); }
   // Waits for the gathers that publishing has started.
   void AwaitParameters() { residency_->AwaitParameters(); }
   // ReleaseAll, including those that would stay.
@@ -124,14 +124,14 @@ class ShardedModel {
   explicit ShardedModel(const Context& context) : context_(context), pool_(context_) {}
   void GatherExactly(bool exactly);
   Status AddUnit(const ParameterUnit& described, const FillUnit& fill);
-  Rest ChooseRest(const ParameterUnit& described);
+  StorageTier ChooseStorageTier(const ParameterUnit& described);
 
   const Context context_;
   BufferPool pool_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<Residency> residency_;  // set once all units are built
   GradientEnd gradient_end_ = GradientEnd::kAsSharded;
-  std::int64_t kept_parameter_bytes_ = 0;  // of shards that would otherwise be offloaded
+  std::int64_t resident_parameter_bytes_ = 0;  // of shards that would otherwise be offloaded
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;
 };

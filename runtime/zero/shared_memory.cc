@@ -12,17 +12,17 @@ namespace {
 struct ParameterBytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
-  int place = 0;  // index of the parameter in the model
+  int index = 0;  // index of the parameter in the model
   const NamedParameter* parameter = nullptr;
 };
 
 std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units) {
   std::vector<ParameterBytes> ranges;
-  int place = 0;
+  int index = 0;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& parameter : unit.parameters) {
       const at::Tensor& tensor = parameter.tensor;
-      ++place;
+      ++index;
       if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
       std::int64_t last = 0;  // element offset from the first one
       for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -30,7 +30,7 @@ std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units)
       }
       const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
       const auto bytes = static_cast<std::uintptr_t>(last + 1) * tensor.itemsize();
-      ranges.push_back({begin, begin + bytes, place, &parameter});
+      ranges.push_back({begin, begin + bytes, index, &parameter});
     }
   }
   std::sort(ranges.begin(), ranges.end(),
@@ -66,7 +66,7 @@ std::optional<std::pair<std::string, std::string>> FindSharedMemory(
       if (!ShareElements(*a, *b)) continue;
       const auto [first, second] =
           std::minmax(*a, *b, [](const ParameterBytes& one, const ParameterBytes& other) {
-            return one.place < other.place;
+            return one.index < other.index;
           });
       return std::pair(first.parameter->name, second.parameter->name);
     }

@@ -18,11 +18,11 @@ struct UndeclaredReads::Watch : c10::DebugInfoBase {
     const FlatParameters* parameters = nullptr;
   };
   std::map<const c10::StorageImpl*, Buffer> others;  // undeclared parameters of other units
-  struct Found {
+  struct UndeclaredRead {
     int unit = 0;
     std::string parameter;
   };
-  std::optional<Found> found;
+  std::optional<UndeclaredRead> found;
 
   void Look(const at::Tensor& tensor) {
     if (found || !tensor.defined() || !tensor.has_storage()) return;

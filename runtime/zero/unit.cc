@@ -20,7 +20,7 @@ class TakeGradient : public gradients::GradientSink {
     gradients_.Add(index_, gradient);
   }
 
-  bool Put(const gradients::WriteGradient& write, gradients::PlaceDtype dtype) override {
+  bool Put(const gradients::WriteGradient& write, gradients::DestinationDtype dtype) override {
     CheckIsExpected();
     return gradients_.Put(index_, parameter(), write, dtype);
   }
@@ -39,13 +39,14 @@ class TakeGradient : public gradients::GradientSink {
 
 }  // namespace
 
-Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described, Rest rest)
+Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described,
+           StorageTier storage_tier)
     : name_(described.name),
       also_reads_(described.also_reads),
       backward_reads_(described.backward_reads) {
   for (std::vector<NamedParameter>& members : BucketParameters(described.parameters)) {
     const Context& own = context.For(members[0].placement);
-    buckets_.push_back(std::make_unique<Bucket>(own, pool, std::move(members), rest));
+    buckets_.push_back(std::make_unique<Bucket>(own, pool, std::move(members), storage_tier));
     if (buckets_.back()->trainable()) AttachSinks(*buckets_.back());
   }
 }
@@ -89,8 +90,8 @@ void Unit::Fetch() {
   for (const auto& bucket : buckets_) bucket->parameters().Fetch();
 }
 
-void Unit::Stow() {
-  for (const auto& bucket : buckets_) bucket->parameters().Stow();
+void Unit::Offload() {
+  for (const auto& bucket : buckets_) bucket->parameters().Offload();
 }
 
 void Unit::EndMicroBatch(MicroBatchEnd end) {

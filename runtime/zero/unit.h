@@ -16,8 +16,9 @@ namespace ds::zero {
 // parameter to its bucket.
 class Unit {
  public:
-  // `rest` is the tier that stores the shards of sharded parameters.
-  Unit(const Context& context, BufferPool& pool, const ParameterUnit& described, Rest rest);
+  // `storage_tier` is the tier that stores the shards of sharded parameters.
+  Unit(const Context& context, BufferPool& pool, const ParameterUnit& described,
+       StorageTier storage_tier);
   ~Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -36,7 +37,7 @@ class Unit {
   void AwaitGradients();
   void Release();
   void Fetch();
-  void Stow();
+  void Offload();
   void EndMicroBatch(MicroBatchEnd end);
   // Sets whether gradients may arrive (default: yes). A backward pass that brings one when they may
   // not throws.

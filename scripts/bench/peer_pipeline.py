@@ -29,7 +29,7 @@ class Waiting(torch.autograd.Function):
         return gradient, torch.zeros(gradient.shape[-1]), None
 
 
-class WaitingLayer(torch.nn.Module):
+class SleepLayer(torch.nn.Module):
     def __init__(self, seconds):
         super().__init__()
         self.seconds = seconds
@@ -49,7 +49,7 @@ def main():
     torch.set_num_threads(1)
     deepspeed.init_distributed(dist_backend="gloo")
     stages = int(os.environ["WORLD_SIZE"])
-    model = PipelineModule(layers=[WaitingLayer(options.milliseconds / 1e3) for _ in range(options.layers)],
+    model = PipelineModule(layers=[SleepLayer(options.milliseconds / 1e3) for _ in range(options.layers)],
                            num_stages=stages, loss_fn=lambda output, labels: output.mean() + 0.0 * labels.sum(),
                            partition_method="uniform")
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={

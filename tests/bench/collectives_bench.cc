@@ -55,20 +55,20 @@ double MedianCall(Communicator& comm, const std::function<void()>& call) {
 
 nlohmann::ordered_json Measure(Communicator& comm, std::int64_t bytes) {
   const std::int64_t count = bytes / 4 / comm.size() * comm.size();
-  const at::Tensor whole = at::zeros({count}, at::kFloat);  // sums of zeros stay finite
+  const at::Tensor full = at::zeros({count}, at::kFloat);  // sums of zeros stay finite
   const at::Tensor other = at::zeros({count}, at::kFloat);
   const at::Tensor part = at::zeros({count / comm.size()}, at::kFloat);
   nlohmann::ordered_json seconds;
   seconds["bytes"] = bytes;
-  seconds["all_reduce"] = MedianCall(comm, [&] { comm.AllReduce(whole, ReduceOp::kSum); });
-  seconds["all_gather"] = MedianCall(comm, [&] { comm.AllGather(whole, part); });
+  seconds["all_reduce"] = MedianCall(comm, [&] { comm.AllReduce(full, ReduceOp::kSum); });
+  seconds["all_gather"] = MedianCall(comm, [&] { comm.AllGather(full, part); });
   seconds["reduce_scatter"] =
-      MedianCall(comm, [&] { comm.ReduceScatter(part, whole, ReduceOp::kSum); });
-  seconds["broadcast"] = MedianCall(comm, [&] { comm.Broadcast(whole, 0); });
+      MedianCall(comm, [&] { comm.ReduceScatter(part, full, ReduceOp::kSum); });
+  seconds["broadcast"] = MedianCall(comm, [&] { comm.Broadcast(full, 0); });
   seconds["barrier"] = MedianCall(comm, [&] { comm.Barrier(); });
   // The limit: one copy of the same bytes by one rank while the others wait.
   seconds["copy"] = MedianCall(comm, [&] {
-    if (comm.rank() == 0) other.copy_(whole);
+    if (comm.rank() == 0) other.copy_(full);
   });
   return seconds;
 }

@@ -39,7 +39,7 @@ at::Tensor NormaliseByOperators(const Inputs& in) {
   return in[1] * (wide * scale).to(in[0].scalar_type());
 }
 
-at::Tensor TurnByOperators(const Inputs& in) {
+at::Tensor RotateByOperators(const Inputs& in) {
   const auto halves = in[0].chunk(2, /*dim=*/-1);
   const at::Tensor turned = at::cat({-halves[1], halves[0]}, /*dim=*/-1);
   const auto twice = [](const at::Tensor& t) { return at::cat({t, t}, /*dim=*/1); };
@@ -58,7 +58,7 @@ std::vector<Layer> MakeLayers() {
           {"rotary",
            {heads, angles.cos(), angles.sin()},
            [](const Inputs& in) { return ds::models::ApplyRotary(in[0], in[1], in[2]); },
-           TurnByOperators},
+           RotateByOperators},
           {"SwiGLU",
            {wide, at::randn_like(wide)},
            [](const Inputs& in) {

@@ -149,7 +149,7 @@ Groups JoinTwoHosts() {
     options.names = {rank};
     groups[rank] = std::make_unique<WorldGroup>(
         JoinHost(MakeRegion(options), options, 0), Connect(rank, listeners[rank], records),
-        WorldGroupOptions{.rank = rank, .places = RankPlaces({1, 1})});
+        WorldGroupOptions{.rank = rank, .layout = RankLocations({1, 1})});
   };
   std::jthread first(join, 0);
   join(1);

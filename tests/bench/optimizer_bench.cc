@@ -29,16 +29,16 @@ using ds::bench::Median;
 using ds::config::AdamConfig;
 using ds::config::OptimizerConfig;
 using ds::config::SgdConfig;
-using ds::optim::Part;
+using ds::optim::OptimizerSlice;
 
 enum class Layout { kFp32, kPublished, kBf16 };
 
-Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, std::int64_t count,
-              Layout layout) {
+OptimizerSlice MakeSlice(const ds::optim::Optimizer& optimizer, const at::Device& device,
+                         std::int64_t count, Layout layout) {
   const auto options = at::TensorOptions(at::kFloat).device(device);
-  Part part{.parameter = at::randn({count}, options),
-            .gradient = at::randn({count}, options),
-            .launch = ds::optim::FindFlatUpdate(device)};
+  OptimizerSlice part{.parameter = at::randn({count}, options),
+                      .gradient = at::randn({count}, options),
+                      .launch = ds::optim::FindFlatUpdate(device)};
   for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
     part.state.push_back(at::zeros({count}, options));
   }
@@ -52,7 +52,8 @@ Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, s
 }
 
 // What PyTorch does for the same: fused update, with clipping and copies around it.
-void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update, const Part& part) {
+void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update,
+               const OptimizerSlice& part) {
   at::Tensor gradient = part.gradient.to(part.parameter.scalar_type());
   if (update.gradient_scale != 1.0) gradient = gradient.mul(update.gradient_scale);
   const std::vector<at::Tensor> p{part.parameter}, g{gradient};
@@ -70,7 +71,7 @@ void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update, c
 }
 
 // Bytes an update cannot but read or write, per element.
-std::size_t BytesPerElement(const Part& part) {
+std::size_t BytesPerElement(const OptimizerSlice& part) {
   std::size_t bytes = 2 * part.parameter.element_size() + part.gradient.element_size();
   for (const at::Tensor& state : part.state) bytes += 2 * state.element_size();
   return part.published.defined() ? bytes + part.published.element_size() : bytes;
@@ -82,8 +83,8 @@ void Measure(const ds::config::OptimizerAlgorithm& algorithm, const at::Device& 
   const auto optimizer = ds::optim::MakeOptimizer(config);
   const ds::optim::Update update{
       .lr = config.lr, .gradient_scale = layout == Layout::kPublished ? 0.5 : 1.0, .step = 10};
-  const Part ours = MakePart(*optimizer, device, count, layout);
-  const Part theirs = MakePart(*optimizer, device, count, layout);
+  const OptimizerSlice ours = MakeSlice(*optimizer, device, count, layout);
+  const OptimizerSlice theirs = MakeSlice(*optimizer, device, count, layout);
   const at::Tensor from = at::zeros({count}, ours.parameter.options().dtype(at::kFloat));
   const at::Tensor to = at::zeros_like(from);
   std::vector<Contender> contenders = {

@@ -38,7 +38,7 @@ struct Options {
   double milliseconds = 0.0;
 };
 
-class Waiting : public torch::autograd::Function<Waiting> {
+class SleepFunction : public torch::autograd::Function<SleepFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             double milliseconds) {
@@ -52,23 +52,23 @@ class Waiting : public torch::autograd::Function<Waiting> {
     const at::Tensor weight = context->get_saved_variables()[0];
     const double milliseconds = context->saved_data["milliseconds"].toDouble();
     std::this_thread::sleep_for(Milliseconds(milliseconds));
-    const auto write = [milliseconds](at::Tensor& place, float beta) {
+    const auto write = [milliseconds](at::Tensor& target, float beta) {
       std::this_thread::sleep_for(Milliseconds(milliseconds));
-      if (beta == 0.0F) place.zero_();
+      if (beta == 0.0F) target.zero_();
     };
     return {upstream[0], ds::gradients::PutOrMakeGradient(weight, write), {}};
   }
 };
 
-class WaitingLayer : public ds::Block {
+class SleepLayer : public ds::Block {
  public:
-  WaitingLayer(int index, const Options& options)
+  SleepLayer(int index, const Options& options)
       : Block("layer." + std::to_string(index)), index_(index), options_(options) {
     weight_ = register_parameter("weight", ds::models::UnmaterialisedParameter({4}, {}));
   }
   ds::Bundle forward(ds::Bundle bundle) override {
     const at::Tensor& input = index_ == 0 ? bundle.tensor("input") : bundle.hidden;
-    bundle.hidden = Waiting::apply(input, weight_, options_.milliseconds);
+    bundle.hidden = SleepFunction::apply(input, weight_, options_.milliseconds);
     if (index_ + 1 == options_.layers) bundle.loss = bundle.hidden.mean();
     return bundle;
   }
@@ -80,22 +80,24 @@ class WaitingLayer : public ds::Block {
 };
 
 std::shared_ptr<ds::BlockList> MakeModel(const Options& options,
-                                         const ds::pipeline::VirtualStages& places, int stage) {
+                                         const ds::pipeline::VirtualStages& virtual_stages,
+                                         int stage) {
   auto model = std::make_shared<ds::BlockList>();
-  ds::models::StagePart part{.stage = stage, .stages = places.stages, .all = options.layers};
-  const int layers = options.layers / places.count();
-  for (int chunk = 0; chunk < places.chunks; ++chunk) {
-    const int first = places.At({stage, chunk}) * layers;
+  ds::models::StageBlocks part{
+      .stage = stage, .stages = virtual_stages.stages, .all = options.layers};
+  const int layers = options.layers / virtual_stages.count();
+  for (int chunk = 0; chunk < virtual_stages.chunks; ++chunk) {
+    const int first = virtual_stages.At({stage, chunk}) * layers;
     part.chunks.push_back({first, first + layers});
     for (int i = first; i < first + layers; ++i) {
-      model->Add(std::make_shared<WaitingLayer>(i, options));
+      model->Add(std::make_shared<SleepLayer>(i, options));
     }
   }
   model->SetPart(part);
   return model;
 }
 
-double FindFormula(const ds::pipeline::Schedule& schedule) {
+double FindFormula(const ds::pipeline::PipelineSchedule& schedule) {
   const auto count = static_cast<std::size_t>(schedule.shape().virtual_stages());
   const ds::pipeline::StepTimes times{.tasks = std::vector<ds::pipeline::TaskTimes>(count)};
   return SimulateStep(schedule, PlanStagePrograms(schedule), times).value().BubbleFraction();
@@ -119,8 +121,8 @@ double MeasureStep(ds::Engine& engine, const Options& options) {
 
 void Measure(const Options& options) {
   const int stage = std::atoi(std::getenv("RANK")), stages = std::atoi(std::getenv("WORLD_SIZE"));
-  const ds::pipeline::VirtualStages places{options.kind, stages,
-                                           ds::pipeline::DefaultChunksOf(options.kind)};
+  const ds::pipeline::VirtualStages virtual_stages{options.kind, stages,
+                                                   ds::pipeline::DefaultChunksOf(options.kind)};
   ds::config::DsConfig config;
   config.batch = {.train_batch_size = options.micro_batches,
                   .train_micro_batch_size_per_gpu = 1,
@@ -128,14 +130,14 @@ void Measure(const Options& options) {
   config.optimizer = {.lr = 0.01, .algorithm = ds::config::SgdConfig{}};
   config.zero_optimization.stage = 0;
   config.parallel.pipeline = stages;
-  const auto engine =
-      ds::Engine::create(MakeModel(options, places, stage), config, {.schedule = options.kind})
-          .value();
+  const auto engine = ds::Engine::create(MakeModel(options, virtual_stages, stage), config,
+                                         {.schedule = options.kind})
+                          .value();
   const double took = MeasureStep(*engine, options);
   if (stage != 0) return;
-  const auto schedule = ds::pipeline::Schedule::Create(
+  const auto schedule = ds::pipeline::PipelineSchedule::Create(
       options.kind,
-      {.stages = stages, .chunks = places.chunks, .micro_batches = options.micro_batches});
+      {.stages = stages, .chunks = virtual_stages.chunks, .micro_batches = options.micro_batches});
   const double works = 3.0 * options.milliseconds * options.layers / stages * options.micro_batches;
   fmt::print("{{\"schedule\": \"{}\", \"formula\": {:.4f}, \"measured\": {:.4f}}}\n",
              NameOf(options.kind), FindFormula(schedule.value()), 1.0 - works / took);

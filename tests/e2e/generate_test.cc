@@ -156,9 +156,9 @@ TEST_F(GenerateTest, TheFoldersGenerationConfigIsHonoured) {
   const std::int64_t end = whole[0]["tokens"][4];
   const nlohmann::json config = {{"max_new_tokens", 9}, {"eos_token_id", {1, end}}};
   Write("model/generation_config.json", config.dump());
-  const auto cut = GenerateJson(model, {"t5"});
-  EXPECT_EQ(cut.at(0)["finish_reason"], "stop");
-  EXPECT_LE(cut[0]["tokens"].size(), 4u);
+  const auto split = GenerateJson(model, {"t5"});
+  EXPECT_EQ(split.at(0)["finish_reason"], "stop");
+  EXPECT_LE(split[0]["tokens"].size(), 4u);
   Write("model/generation_config.json", R"({"num_beams": 3})");
   ExpectRefused(Generate(model, {"t5"}), "num_beams = 3: this is not built");
   EXPECT_EQ(GenerateJson(model, {"--ignore_generation_config", "--max_new_tokens", "12", "t5"}),

@@ -16,7 +16,7 @@ std::string NameOf(const Job& job) {
          std::to_string(job.accumulation) + "-" + job.recompute +
          (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "") +
          (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") +
-         (job.takes_back ? "-back" : "") + "-" + job.optimizer +
+         (job.rolls_back ? "-back" : "") + "-" + job.optimizer +
          (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
          (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
          (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) + job.sequence_kind : "") +
@@ -89,7 +89,7 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
     zero["offload_param"] = files;
     zero["offload_param"]["max_in_cpu"] = 0;
   }
-  const bool is_right = job.updates_in_backward && !job.takes_back;  // whatever the norm is
+  const bool is_right = job.updates_in_backward && !job.rolls_back;  // whatever the norm is
   nlohmann::json activation = {{"partition_activations", job.partitions_activations}};
   if (job.buffered_parts > 0) {
     activation["contiguous_memory_optimization"] = true;

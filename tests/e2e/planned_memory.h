@@ -25,7 +25,7 @@ struct Job {
   bool offload = false;  // to files
   double ratio = 1.0;    // offload_optimizer's
   bool updates_in_backward = false;
-  bool takes_back = false;  // such updates, where the norm is known
+  bool rolls_back = false;  // such updates, where the norm is known
   std::string optimizer = "AdamW";
   int tensor = 1;
   int sequence = 1;

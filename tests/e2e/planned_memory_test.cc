@@ -281,9 +281,9 @@ TEST_F(PlannedMemory, CountsOffloadedStateInFilesAndItsBuffersInMemory) {
     for (const char* use : {"parameters", "gradients", "optimizer_state", "master_weights"}) {
       in_files += memory[use]["file"]["peak"].get<std::int64_t>();
     }
-    const nlohmann::json& away = steps[0]["memory"]["planned"]["away"];
-    EXPECT_NEAR(away["files"].get<double>(), static_cast<double>(in_files), 0.02 * in_files);
-    EXPECT_LE(memory["other"]["mapped"]["peak"], away["file_buffers"]) << memory;
+    const nlohmann::json& offload = steps[0]["memory"]["planned"]["away"];
+    EXPECT_NEAR(offload["files"].get<double>(), static_cast<double>(in_files), 0.02 * in_files);
+    EXPECT_LE(memory["other"]["mapped"]["peak"], offload["file_buffers"]) << memory;
   }
 }
 
@@ -295,7 +295,7 @@ TEST_F(PlannedMemory, IsMeasuredWhereBlocksAreUpdatedInTheBackwardPass) {
                  .micro_batch = 4,
                  .offload = true,
                  .updates_in_backward = true,
-                 .takes_back = true});
+                 .rolls_back = true});
 }
 
 TEST_F(PlannedMemory, IsMeasuredOfStateInEightBitsAndOfZenFlow) {
@@ -334,7 +334,7 @@ TEST_F(PlannedMemory, RefusesMemoryThatNoHostHasBeforeARankStarts) {
 }
 
 // The number behind `words` in the text.
-std::int64_t NumberBehind(const std::string& words, const std::string& text) {
+std::int64_t NumberAfter(const std::string& words, const std::string& text) {
   const std::size_t found = text.find(words);
   EXPECT_NE(found, std::string::npos) << text;
   return found == std::string::npos ? 0 : std::stoll(text.substr(found + words.size()));
@@ -355,7 +355,7 @@ TEST_F(PlannedMemory, RefusesAJobAboveAGroupsLimitAndTheAdviceTrains) {
   const ProgramResult refused = run("refused", large);
   EXPECT_EQ(refused.status, 3) << refused.err;
   const std::string hint = ReadJson(folder_.path() / "refused/verdict.json")["hint"];
-  const std::int64_t advised = NumberBehind("settings that fit: a micro-batch of ", hint);
+  const std::int64_t advised = NumberAfter("settings that fit: a micro-batch of ", hint);
   EXPECT_GT(advised, 1);
   EXPECT_LT(advised, large.micro_batch);
   const ProgramResult fits = run("fits", {.stage = 2, .micro_batch = advised});

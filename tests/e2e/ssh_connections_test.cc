@@ -26,7 +26,7 @@
 namespace ds::cli {
 namespace {
 
-constexpr int kPatienceMillis = 20'000;
+constexpr int kTimeoutMillis = 20'000;
 
 // A server on a port of 127.0.0.1 that says what it is told, until nobody can connect any more.
 class EchoServer {
@@ -78,7 +78,7 @@ class EchoServer {
 bool IsAnswered(const UniqueFd& connection) {
   pollfd answer{connection.get(), POLLIN, 0};
   char byte = 0;
-  return ::poll(&answer, 1, kPatienceMillis) == 1 && ::read(connection.get(), &byte, 1) == 1;
+  return ::poll(&answer, 1, kTimeoutMillis) == 1 && ::read(connection.get(), &byte, 1) == 1;
 }
 
 class SshConnectionsTest : public ::testing::Test {

@@ -200,9 +200,9 @@ TEST_F(TrainDataTest, ABlendResumesWhereItWasInterrupted) {
   ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
   EXPECT_THAT(whole.err, HasSubstr("the blend: 12 samples of " + text + " ("));
   EXPECT_THAT(whole.err, ContainsRegex(", 4 of .*chat.jsonl \\([0-9.]+\\)"));
-  std::vector<std::string> cut = blend;
-  cut.insert(cut.end(), {"--steps", "2"});
-  ASSERT_EQ(Train("cut", text, cut).status, 0);
+  std::vector<std::string> split = blend;
+  split.insert(split.end(), {"--steps", "2"});
+  ASSERT_EQ(Train("cut", text, split).status, 0);
   const auto resumed = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
                                    (folder_.path() / "cut").string(), "--steps", "4"});
   ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;

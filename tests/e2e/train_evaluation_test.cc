@@ -50,8 +50,8 @@ TEST_F(TrainDataTest, NamesUnusableEvaluationDataBeforeTraining) {
   EXPECT_THAT(outside.err, HasSubstr("the data to evaluate on: "));
   EXPECT_THAT(outside.err, HasSubstr("token id 32382 is outside the model's vocabulary"));
   EXPECT_FALSE(fs::exists(folder_.path() / "outside" / "metrics.jsonl"));
-  const std::string unlearnt = R"({"messages": [{"role": "model", "content": "x"}]})";
-  const auto silent = Train("silent", data, {"--eval_data", Write("b.jsonl", unlearnt)});
+  const std::string without_loss = R"({"messages": [{"role": "model", "content": "x"}]})";
+  const auto silent = Train("silent", data, {"--eval_data", Write("b.jsonl", without_loss)});
   EXPECT_EQ(silent.status, 2);
   EXPECT_THAT(silent.err,
               HasSubstr("the data to evaluate on: the data contains no tokens that contribute"));

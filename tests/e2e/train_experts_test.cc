@@ -44,8 +44,8 @@ class TrainExpertsTest : public TrainTest {
 
 TEST_F(TrainExpertsTest, MatchOneRankAndResume) {
   ASSERT_EQ(RunExperts("one", 1, 0, {"--steps", "6"}).status, 0);
-  const auto cut = RunExperts("cut", 4, 2, {"--ep", "2", "--steps", "2", "--save_every", "2"});
-  ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+  const auto split = RunExperts("cut", 4, 2, {"--ep", "2", "--steps", "2", "--save_every", "2"});
+  ASSERT_EQ(split.status, 0) << split.out << split.err;
   const auto other = Resume("cut", 4, {"4", "--ep", "4", "--save_every", "2"});
   ASSERT_EQ(other.status, 0) << other.out << other.err;
   fs::path config = WriteConfig(0);

@@ -172,9 +172,9 @@ TEST_F(TrainLoraTest, StagesTrainResumeAndMergeLikeOneStage) {
     const auto one =
         Train(name + "-one", kBase, 0.02, with(lora, {"--save_hf", Folder(name + "-one-hf")}));
     ASSERT_EQ(one.status, 0) << one.out << one.err;
-    const auto cut = Train(name + "-cut", kBase, 0.02,
-                           with(with(lora, stages), {"--save_hf", Folder(name + "-cut-hf")}));
-    ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+    const auto split = Train(name + "-cut", kBase, 0.02,
+                             with(with(lora, stages), {"--save_hf", Folder(name + "-cut-hf")}));
+    ASSERT_EQ(split.status, 0) << split.out << split.err;
     const double loss = EvaluatedLoss(name + "-one");
     EXPECT_NEAR(EvaluatedLoss(name + "-cut"), loss, 1e-5);
     EXPECT_EQ(fs::file_size(folder_.path() / (name + "-cut-hf") / "adapter_model.safetensors"),

@@ -197,11 +197,11 @@ TEST_F(TokenBatchTest, RatesFollowTheSamplesAndResumeWithOtherRanks) {
   }
   EXPECT_GT(counts.size(), 1u) << "steps differ";
   ASSERT_EQ(Run("half", 3, {"--steps", "3", "--save_every", "3"}).status, 0);
-  Steps cut = ReadLog(LogOf("half"), 3);
+  Steps split = ReadLog(LogOf("half"), 3);
   const auto resumed = RunProgram(Resume("half", 1, {"--steps", "8"}), Logged("rest"));
   ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
-  Continue(ReadLog(LogOf("rest"), 1), &cut);
-  EXPECT_EQ(Flatten(cut), Flatten(log));
+  Continue(ReadLog(LogOf("rest"), 1), &split);
+  EXPECT_EQ(Flatten(split), Flatten(log));
   EXPECT_EQ(Column(Lines("half"), "lr"), Column(Lines("whole"), "lr"));
   EXPECT_THAT(Column(Lines("half"), "loss"),
               Pointwise(DoubleNear(2e-5), Column(Lines("whole"), "loss")))

@@ -16,25 +16,25 @@ namespace {
 struct Role {
   const char* name;
   int rank;
-  std::vector<std::string> cut;
+  std::vector<std::string> split;
 };
 
 class ParallelLossTest : public TrainTest, public ::testing::WithParamInterface<Role> {
  protected:
   static int lost() { return GetParam().rank; }
-  std::vector<std::string> TrainCut(std::vector<std::string> more) const {
+  std::vector<std::string> TrainSplit(std::vector<std::string> more) const {
     more.insert(more.end(), {"--gradient_accumulation_steps", "2"});
-    more.insert(more.end(), GetParam().cut.begin(), GetParam().cut.end());
+    more.insert(more.end(), GetParam().split.begin(), GetParam().split.end());
     return Train(4, 1, std::move(more));
   }
 };
 
 TEST_P(ParallelLossTest, ALostRankIsNamedAndTheOthersEnd) {
-  ExpectALostRankIsNamed(TrainCut({"--steps", "100000"}), /*ranks=*/4, lost());
+  ExpectALostRankIsNamed(TrainSplit({"--steps", "100000"}), /*ranks=*/4, lost());
 }
 
 TEST_P(ParallelLossTest, TheJobIsRestartedAndItsLossesAreThoseOfAnUndisturbedOne) {
-  ExpectARestartChangesNoLoss(TrainCut({"--steps", "40"}), /*save_every=*/10, lost());
+  ExpectARestartChangesNoLoss(TrainSplit({"--steps", "40"}), /*save_every=*/10, lost());
 }
 
 std::string NameRole(const ::testing::TestParamInfo<Role>& info) { return info.param.name; }

@@ -22,8 +22,8 @@ class TrainParallelTest : public TrainTest {
     ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
     std::vector<std::string> flags = {flag, "2", "--steps", "2", "--save_every", "2"};
     flags.insert(flags.end(), more.begin(), more.end());
-    const auto cut = RunProgram(DsrunCommand(RunDir("cut"), Train(4, 2, flags)));
-    ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+    const auto split = RunProgram(DsrunCommand(RunDir("cut"), Train(4, 2, flags)));
+    ASSERT_EQ(split.status, 0) << split.out << split.err;
     const auto resumed =
         RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
                     "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
@@ -60,11 +60,11 @@ TEST_F(TrainParallelTest, RingRanksMatchOneRankAndResume) {
               HasSubstr("--sp_kind needs sequence parallelism: set --sp or the config's"));
 }
 
-// Samples have six portions, the last one shorter; what waits does so in a file.
+// Samples have six chunks, the last one shorter; what waits does so in a file.
 TEST_F(TrainParallelTest, ChunkedAttentionTrainsTheSameAndResumes) {
-  const fs::path away = fs::path(RunDir("away"));
-  fs::create_directories(away);
-  ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_chunk", "6", "--sp_offload", away.string()});
+  const fs::path offload = fs::path(RunDir("away"));
+  fs::create_directories(offload);
+  ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_chunk", "6", "--sp_offload", offload.string()});
   const auto of_what = RunProgram(DsrunCommand(RunDir("no"), Train(2, 0, {"--sp_offload", "cpu"})));
   EXPECT_EQ(of_what.status, 2);
   EXPECT_THAT(of_what.err, HasSubstr("--sp_offload requires --sp_chunk"));

@@ -114,7 +114,7 @@ TEST_P(TrainRecipesTest, ItsPagesCommandTrains) {
   ASSERT_EQ(run.status, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("\nstep 2/2  loss "));
   EXPECT_THAT(run.err, HasSubstr("dsrun: recipe " + name + ":"));
-  const Json recipe = WholeValue(ReadPositionedJson(ReadRecipeFile(name + ".json")).root);
+  const Json recipe = FullValue(ReadPositionedJson(ReadRecipeFile(name + ".json")).root);
   const auto resolved = ReadFile(folder_.path() / "run/config.resolved.json");
   ASSERT_TRUE(resolved.ok());
   ExpectHolds(Json::parse(*resolved), recipe["ds_config"], name);

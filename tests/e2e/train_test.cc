@@ -185,7 +185,7 @@ TEST_F(TrainTest, ResumeWithNothingToResumeIsRefused) {
 class FailingTrainTest : public TrainTest {
  protected:
   // The steps that have been made since there were so many lines of metrics.
-  std::vector<double> StepsBehind(const std::string& run, std::size_t lines) const {
+  std::vector<double> StepsAfter(const std::string& run, std::size_t lines) const {
     std::vector<double> steps = Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "step");
     steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(lines));
     return steps;
@@ -229,7 +229,7 @@ TEST_F(FailingTrainTest, ResumingAnOlderCheckpointStartsANewLineage) {
   ASSERT_EQ(restarted.status, 0) << restarted.err;
   int going_back = 0;
   double last = 10;
-  for (const double step : StepsBehind("line", 90)) {
+  for (const double step : StepsAfter("line", 90)) {
     if (step != last + 1) {
       ++going_back;
       EXPECT_TRUE(step > 20 && step <= last) << step << " comes behind " << last;
@@ -243,7 +243,7 @@ TEST_F(FailingTrainTest, ResumingAnOlderCheckpointStartsANewLineage) {
   const std::size_t lines = ReadJsonLines(RunDir("line") / "metrics.jsonl").size();
   const auto resumed = RunProgram(resume({"--steps", "92"}));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
-  const std::vector<double> steps = StepsBehind("line", lines);
+  const std::vector<double> steps = StepsAfter("line", lines);
   ASSERT_FALSE(steps.empty());
   EXPECT_LE(steps.front(), 90);
   EXPECT_EQ(steps.back(), 92);

@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint_format/catalog.h"
 #include "runtime/checkpoint_format/file_names.h"
-#include "tests/ranks/flat_part.h"
+#include "tests/ranks/flat_tensors.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/requirement.h"
@@ -52,7 +52,7 @@ std::vector<Status> Save(const fs::path& root, std::int64_t step,
   const SaveRequest request{.root = root, .step = step, .file_system = &files};
   std::vector<Status> verdicts(kRanks);
   RunRanks(kRanks, [&](comm::Communicator& world) {
-    FlatPart part(kDiskSpecs, Holding::kFlatShards, world.rank(), world.size());
+    FlatTensors part(kDiskSpecs, Holding::kFlatShards, world.rank(), world.size());
     part.Fill(3);
     Stateful* const parts[] = {&part};
     verdicts[world.rank()] = SaveCheckpoint(request, parts, world).status();

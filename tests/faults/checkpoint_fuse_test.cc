@@ -96,12 +96,12 @@ void SaveAfterAKillAtEveryCall(const fs::path& folder) {
   for (bool killed = true; killed; ++at) {
     SCOPED_TRACE(::testing::Message() << "killed at call " << at);
     const fs::path root = folder / std::to_string(at);
-    Lineage behind_ten = CommitTenAndTwenty(root, FileSystem::System());
-    killed = KillSaveAt(root, at, behind_ten);
+    Lineage after_ten = CommitTenAndTwenty(root, FileSystem::System());
+    killed = KillSaveAt(root, at, after_ten);
     ExpectGoodCheckpoints(root, 20);
     // Without locks what a killed writer left is told from a living one's by its generation alone.
-    behind_ten.generation += 1;
-    const auto again = TryCommitSample(root, 30, FileSystem::System(), &behind_ten);
+    after_ten.generation += 1;
+    const auto again = TryCommitSample(root, 30, FileSystem::System(), &after_ten);
     ASSERT_TRUE(again.ok()) << again.status().message();
     ExpectGoodCheckpoints(root, 30);
     ExpectLoads(root / "step-20", 20);
@@ -129,8 +129,8 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
   // Runs `body(folder)` on a mount of its own in a child, which ends it, however it ends itself.
   template <typename Body>
   void OnMount(Body body) {
-    const fs::path behind = folder_.path() / "behind", mounted = folder_.path() / "mounted";
-    fs::create_directory(behind);
+    const fs::path after = folder_.path() / "behind", mounted = folder_.path() / "mounted";
+    fs::create_directory(after);
     fs::create_directory(mounted);
     const fs::path why_file = folder_.path() / "why_not";
     const pid_t child = ::fork();
@@ -138,7 +138,7 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves no mount
       // Nothing may leave this process but by _exit: the rest of the tests is its parent's.
       try {
-        ::_exit(RunOnMount(behind, mounted, why_file, body));
+        ::_exit(RunOnMount(after, mounted, why_file, body));
       } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         ::_exit(1);
@@ -154,9 +154,9 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
 
   // In the child; returns its exit status.
   template <typename Body>
-  int RunOnMount(const fs::path& behind, const fs::path& mounted, const fs::path& why_file,
+  int RunOnMount(const fs::path& after, const fs::path& mounted, const fs::path& why_file,
                  Body body) {
-    const FuseMount mount(behind, mounted, GetParam().answers);
+    const FuseMount mount(after, mounted, GetParam().answers);
     if (!mount.why_not().empty()) {
       std::ofstream(why_file) << mount.why_not();
       return kNoMount;

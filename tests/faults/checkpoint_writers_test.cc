@@ -43,7 +43,7 @@ std::vector<fs::path> UnfinishedIn(const fs::path& root) {
   return found;
 }
 
-void ExpectWhole(const fs::path& directory) {
+void ExpectComplete(const fs::path& directory) {
   const VerifyReport report = VerifyCheckpoint(directory).value();
   EXPECT_TRUE(report.ok()) << Describe(report.damages.front());
 }
@@ -116,8 +116,8 @@ TEST_F(CheckpointWriters, KeepsAndCommitsFilesOfALiveWriter) {
     SaveTwentyAndThirty(*system);
     EXPECT_EQ(UnfinishedIn(root_), begun);
     EXPECT_EQ(other.End(SIGCONT), 0);
-    ExpectWhole(root_ / "step-20");
-    ExpectWhole(root_ / "step-30");
+    ExpectComplete(root_ / "step-20");
+    ExpectComplete(root_ / "step-30");
     EXPECT_THAT(UnfinishedIn(root_), IsEmpty());
   }
 }
@@ -181,7 +181,7 @@ TEST_F(CheckpointWriters, ConcurrentSavesOfTheSameStepsAreComplete) {
   EXPECT_EQ(status, 0);
   const std::vector<ListedCheckpoint> all = ListCheckpoints(root_).value();
   EXPECT_EQ(all.size(), std::size_t{kSteps});
-  for (const ListedCheckpoint& listed : all) ExpectWhole(listed.directory);
+  for (const ListedCheckpoint& listed : all) ExpectComplete(listed.directory);
   EXPECT_THAT(UnfinishedIn(root_), IsEmpty());
 }
 

@@ -23,7 +23,7 @@ void CheckThatJsonStaysJson(std::string_view text) {
   const Json strict = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!strict.is_structured()) return;
   const ds::JsonReading reading = ds::ReadPositionedJson(text);
-  if (reading.problems.empty()) DS_CHECK(ds::WholeValue(reading.root) == strict);
+  if (reading.problems.empty()) DS_CHECK(ds::FullValue(reading.root) == strict);
   for (const ds::JsonProblem& problem : reading.problems) {
     DS_CHECK(problem.message == "nested too deep" ||
              problem.message.ends_with("is given twice in one object"));

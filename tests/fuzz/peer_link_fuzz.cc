@@ -34,7 +34,7 @@ class MemoryStream : public PeerStream {
     std::size_t taken = 0;
     for (const auto& part : {head, body}) {
       for (const std::byte each : part) {
-        if (out_->size() >= kRoom) break;
+        if (out_->size() >= kCapacity) break;
         out_->push_back(each);
         ++taken;
       }
@@ -52,7 +52,7 @@ class MemoryStream : public PeerStream {
   bool HoldsUnread() const override { return false; }
 
  private:
-  static constexpr std::size_t kRoom = 300'000;
+  static constexpr std::size_t kCapacity = 300'000;
   std::shared_ptr<Pipe> in_, out_;
 };
 
@@ -127,7 +127,7 @@ class Play {
       case 2:
       case 3:
       case 4:
-        return SendWhole();
+        return SendFull();
       case 5: {  // a promise of other bytes than come
         FrameHeader header = Header();
         header.bytes += std::uint64_t{script_.Next()} << (script_.Next() % 60);
@@ -142,7 +142,7 @@ class Play {
         ok_ = link_.Send({.bytes = sent_.back().size()}, sent_.back()).ok();
         return;
       case 8:
-        ok_ = link_.TellThatItWaits().ok() && link_.Write().ok();
+        ok_ = link_.NotifyWaiting().ok() && link_.Write().ok();
         return Drain();
       default:
         return End();
@@ -159,7 +159,7 @@ class Play {
   }
 
   // All bytes of a queue's frame say which one it is.
-  void SendWhole() {
+  void SendFull() {
     const FrameHeader header = Header();
     const std::uint64_t number = ++frames_[{header.group, header.channel}];
     Deliver(std::as_bytes(std::span(&header, 1)));
@@ -185,7 +185,7 @@ class Play {
   }
 
   void End() {
-    link_.SayWhyItEnds("enough");
+    link_.SendEndReason("enough");
     static_cast<void>(link_.Write());
     ok_ = false;
   }

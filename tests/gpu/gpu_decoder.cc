@@ -50,8 +50,8 @@ std::unique_ptr<engine::EngineComponents> BuildDecoder(const GpuDecoder& run,
 }
 
 models::Bundle MakeBatch(const GpuDecoder& run, const comm::Communicator& world) {
-  const at::Tensor places = at::arange(run.samples * run.tokens, at::kLong);
-  const at::Tensor tokens = (places * places * 7 + places * 3).remainder(run.vocabulary);
+  const at::Tensor positions = at::arange(run.samples * run.tokens, at::kLong);
+  const at::Tensor tokens = (positions * positions * 7 + positions * 3).remainder(run.vocabulary);
   const at::Tensor labels = (tokens * 5 + 1).remainder(run.vocabulary);
   const auto put = [&](const at::Tensor& ids) {
     return ids.view({run.samples, run.tokens}).to(world.device());

@@ -13,7 +13,7 @@
 #include "tests/gpu/on_gpu.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/flat_cases.h"
-#include "tests/unit/optim/parts.h"
+#include "tests/unit/optim/optimizer_slices.h"
 
 namespace ds::optim {
 namespace {
@@ -28,11 +28,10 @@ TEST_F(GpuOptim, KernelsMatchTheHost) {
     for (const FlatOp& op : EveryOp()) {
       const FlatBuffers host = MakeBuffers(each);
       const FlatBuffers gpu = CopyTo(host, each, Gpu());
-      UpdateBy(&EmulatedUpdate, op, host.part);
-      UpdateBy(FindFlatUpdate(Gpu()), op, gpu.part);
-      for (std::size_t i = 0; i < host.whole.size(); ++i) {
-        EXPECT_LE(Deviation(gpu.whole[i].cpu(), host.whole[i]),
-                  Tolerance(host.whole[i].scalar_type()))
+      UpdateBy(&EmulatedUpdate, op, host.slice);
+      UpdateBy(FindFlatUpdate(Gpu()), op, gpu.slice);
+      for (std::size_t i = 0; i < host.full.size(); ++i) {
+        EXPECT_LE(Deviation(gpu.full[i].cpu(), host.full[i]), Tolerance(host.full[i].scalar_type()))
             << NameOf(op) << ", view " << i << ": " << each.Name();
       }
     }
@@ -47,9 +46,9 @@ TEST_F(GpuOptim, OptimizersMatchTheCpuKernels) {
       config::OneBitLambConfig{}, config::ZeroOneAdamConfig{}};
   for (const config::OptimizerAlgorithm& algorithm : algorithms) {
     const auto optimizer = MakeOptimizer({.weight_decay = 0.1, .algorithm = algorithm});
-    Part host = RandomPart(*optimizer, 5000);
+    OptimizerSlice host = RandomPart(*optimizer, 5000);
     host.gradient = host.gradient.to(at::kBFloat16);
-    Part gpu = host;
+    OptimizerSlice gpu = host;
     gpu.parameter = host.parameter.to(Gpu());
     gpu.gradient = host.gradient.to(Gpu());
     for (at::Tensor& state : gpu.state) state = state.to(Gpu());
@@ -68,16 +67,16 @@ TEST_F(GpuOptim, OptimizersMatchTheCpuKernels) {
 TEST_F(GpuOptim, CountsBeyondThirtyTwoBits) {
   constexpr std::int64_t kCount = (std::int64_t{1} << 31) + 5;
   const auto options = at::TensorOptions(at::kBFloat16).device(Gpu());
-  Part part;
+  OptimizerSlice slice;
   try {
-    part = {.parameter = at::zeros({kCount}, options),
-            .gradient = at::full({kCount}, -1.0, options)};
+    slice = {.parameter = at::zeros({kCount}, options),
+             .gradient = at::full({kCount}, -1.0, options)};
   } catch (const c10::OutOfMemoryError&) {
     GTEST_SKIP() << "not run: this GPU has less than 8 GiB to spare";
   }
-  UpdateBy(FindFlatUpdate(Gpu()), DecayAndStepOp{1.0F, 0.5F}, part);
-  EXPECT_EQ(part.parameter.min().item<double>(), 0.5);
-  EXPECT_EQ(part.parameter.max().item<double>(), 0.5);
+  UpdateBy(FindFlatUpdate(Gpu()), DecayAndStepOp{1.0F, 0.5F}, slice);
+  EXPECT_EQ(slice.parameter.min().item<double>(), 0.5);
+  EXPECT_EQ(slice.parameter.max().item<double>(), 0.5);
 }
 
 // The gradient comes at the end of long work on a stream of its own; on any other stream the update
@@ -85,19 +84,19 @@ TEST_F(GpuOptim, CountsBeyondThirtyTwoBits) {
 TEST_F(GpuOptim, KernelsFollowTheCurrentStream) {
   const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
   const at::Tensor matrix = at::randn({4096, 4096}, at::TensorOptions(at::kFloat).device(Gpu()));
-  Part part{.parameter = at::zeros({1 << 20}, matrix.options()),
-            .gradient = at::zeros({1 << 20}, matrix.options())};
-  static_cast<void>(part.gradient[0].item<float>());  // what filled them has ended
+  OptimizerSlice slice{.parameter = at::zeros({1 << 20}, matrix.options()),
+                       .gradient = at::zeros({1 << 20}, matrix.options())};
+  static_cast<void>(slice.gradient[0].item<float>());  // what filled them has ended
   const c10::StreamGuard guard(cuda.getStreamFromGlobalPool(Gpu()));
   at::Tensor product = matrix;
   for (int i = 0; i < 20; ++i) product = at::matmul(matrix, product).mul_(1e-3);
-  part.gradient.fill_(1.0).add_(product.flatten().narrow(0, 0, 1 << 20), 0.0);
-  UpdateBy(FindFlatUpdate(Gpu()), DecayAndStepOp{1.0F, 1.0F}, part);
-  EXPECT_EQ(part.parameter.max().item<double>(), -1.0);
+  slice.gradient.fill_(1.0).add_(product.flatten().narrow(0, 0, 1 << 20), 0.0);
+  UpdateBy(FindFlatUpdate(Gpu()), DecayAndStepOp{1.0F, 1.0F}, slice);
+  EXPECT_EQ(slice.parameter.max().item<double>(), -1.0);
 }
 
 TEST_F(GpuOptim, AnImpossibleLaunchIsAnError) {
-  FlatViews views = ViewPart({.parameter = at::zeros({8}, at::TensorOptions().device(Gpu()))});
+  FlatViews views = ViewSlice({.parameter = at::zeros({8}, at::TensorOptions().device(Gpu()))});
   views.device = 1000;
   EXPECT_THROW(FindFlatUpdate(Gpu())(SgdOp{}, views), c10::Error);
 }

@@ -98,18 +98,18 @@ TEST_F(GpuStep, DoesNotWaitForStateOnTheHost) {
   const auto expected = LossesWithoutWaits(here, kSteps);
   for (const bool parameters : {false, true}) {
     for (const bool optimizer : {false, true}) {
-      GpuDecoder away = here;
-      away.offloads_parameters = parameters;
-      away.offloads_optimizer = optimizer;
+      GpuDecoder offload = here;
+      offload.offloads_parameters = parameters;
+      offload.offloads_optimizer = optimizer;
       SCOPED_TRACE(std::string(parameters ? "parameters " : "") + (optimizer ? "optimizer" : ""));
-      ExpectNear(LossesWithoutWaits(away, kSteps), expected);
+      ExpectNear(LossesWithoutWaits(offload, kSteps), expected);
     }
   }
 }
 
 TEST_F(GpuStep, AStepThatIsNotFiniteLeavesTheParametersAlone) {
-  for (const bool away : {false, true}) {
-    const GpuDecoder run{.stage = 3, .offloads_parameters = away, .offloads_optimizer = away};
+  for (const bool offload : {false, true}) {
+    const GpuDecoder run{.stage = 3, .offloads_parameters = offload, .offloads_optimizer = offload};
     const auto engine = BuildDecoder(run, World());
     engine->step.non_finite = engine::NonFinitePolicy::kSkip;
     const models::Bundle batch = MakeBatch(run, World());

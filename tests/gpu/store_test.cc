@@ -31,7 +31,7 @@ struct OnTheHost {
         context{.ledger = &ledger,
                 .device = device,
                 .copies = device::OpenCopyStreams(device, kLeaving)},
-        store(context, {kPart * kParts, at::kFloat, MemoryUse::kOther, zero::Rest::kHost}) {
+        store(context, {kPart * kParts, at::kFloat, MemoryUse::kOther, zero::StorageTier::kHost}) {
     store.Zero();
   }
 
@@ -60,7 +60,7 @@ TEST_F(GpuStore, LendsResultsOfTheLastUpdateDuringOverlappedCopies) {
         wrong += lease.tensor().ne(static_cast<double>(round)).sum();
         lease.tensor().add_(1.0);
       }
-      store.Stow(part(i));
+      store.Offload(part(i));
       const std::int64_t here = on_the_host.ledger.Bytes(MemoryUse::kOther, MemoryTier::kDevice);
       EXPECT_LE(here, 2 * kLeaving) << "the next one, and what leaves";
     }
@@ -68,7 +68,7 @@ TEST_F(GpuStore, LendsResultsOfTheLastUpdateDuringOverlappedCopies) {
     at::full({kPart}, -1.0, large.options());
   }
   EXPECT_EQ(wrong.item<std::int64_t>(), 0);
-  const zero::Lease host = store.AcquireWhereItLies(store.whole(), Access::kRead);
+  const zero::Lease host = store.AcquireOnOwnTier(store.full_range(), Access::kRead);
   EXPECT_TRUE(host.tensor().is_cpu() && host.tensor().is_pinned());
   EXPECT_TRUE(host.tensor().eq(static_cast<double>(kRounds)).all().item<bool>());
   EXPECT_EQ(on_the_host.ledger.Bytes(MemoryUse::kOther, MemoryTier::kPinned), 4 * kPart * kParts);
@@ -85,7 +85,7 @@ TEST_F(GpuStore, NeverBlocksTheHostForTransfers) {
       const zero::FlatRange part{i * kPart, kPart};
       store.Prefetch(part);
       store.Acquire(part).tensor().add_(1.0);
-      store.Stow(part);
+      store.Offload(part);
     }
   };
   run();  // memory and events are there from here on

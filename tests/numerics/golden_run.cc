@@ -62,7 +62,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   const auto mesh = engine::MakeMesh({}, config, world.size()).value();
   const auto model = models::BuildModel(
       described, run.bf16 ? at::kBFloat16 : at::kFloat, engine::FindModelRanks(mesh, world),
-      engine::FindStagePart(mesh, world.rank(), described.decoder, config).value());
+      engine::FindStageBlocks(mesh, world.rank(), described.decoder, config).value());
   const auto weights = models::WeightReader::Open(described.folder).value();
   std::unique_ptr<models::AdapterReader> adapter;
   if (!run.adapter.empty()) {
@@ -92,7 +92,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   GoldenRunResult result;
   while (engine->finished_steps() < run.steps) {
     const auto next = [&]() -> StatusOr<Bundle> {
-      DS_ASSIGN_OR_RETURN(data::Batch batch, loader.Next());
+      DS_ASSIGN_OR_RETURN(data::TokenBatch batch, loader.Next());
       return Bundle{.batch = {{"tokens", batch.inputs}, {"labels", batch.labels}}};
     };
     result.steps.push_back(engine::TrainStep(*engine, next).value());

@@ -74,8 +74,10 @@ TEST(ZenFlowConvergence, StaysCloseToThePlainRun) {
   EXPECT_NE(late, zenflow);
   EXPECT_NE(delayed, plain);
   EXPECT_EQ(delayed[0], plain[0]);
-  const double learnt = plain.front() - plain.back();
-  const auto share = [&](const auto& losses) { return (losses.front() - losses.back()) / learnt; };
+  const double decrease = plain.front() - plain.back();
+  const auto share = [&](const auto& losses) {
+    return (losses.front() - losses.back()) / decrease;
+  };
   EXPECT_GT(share(zenflow), 0.6);
   EXPECT_GT(share(late), 0.6);
   EXPECT_GT(share(delayed), 0.8);

@@ -34,13 +34,13 @@ using ::testing::HasSubstr;
 // A dead connection is seen after two thirds of a lease.
 constexpr seconds kBadNetworkLease{3};
 
-// The daemon of rank `behind` is reached through the relay, the other one straight.
+// The daemon of rank `after` is reached through the relay, the other one straight.
 class BadNetworkTest : public NetworkJob {
  protected:
-  void Start(int behind, const std::vector<std::string>& argv, seconds lease = kBadNetworkLease,
+  void Start(int after, const std::vector<std::string>& argv, seconds lease = kBadNetworkLease,
              cli::InputForwarder* input = nullptr) {
     std::vector<NetworkJobHost> hosts = {{.name = "h0"}, {.name = "h1"}};
-    hosts[static_cast<std::size_t>(behind)].way = [this](int port) {
+    hosts[static_cast<std::size_t>(after)].way = [this](int port) {
       relay_ = std::make_unique<TcpRelay>(port);
       return relay_->target();
     };
@@ -90,7 +90,7 @@ TEST_F(BadNetworkTest, ASlowThinNetworkThatBreaksLosesNothing) {
 TEST_F(BadNetworkTest, AHostThatReceivesButCannotSendIsLost) {
   Start(1, {TestRankPath(), "wait"});
   ASSERT_FALSE(HasFailure());
-  listener_.on_ready = [&] { relay_->Hold(TcpRelay::Way::kToClient); };
+  listener_.on_ready = [&] { relay_->Hold(TcpRelay::Direction::kToClient); };
   const cli::JobOutcome outcome = controller_->Run();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().cause, Cause::kHostLost);
@@ -103,7 +103,7 @@ TEST_F(BadNetworkTest, AHostThatReceivesButCannotSendIsLost) {
 TEST_F(BadNetworkTest, AHostThatSendsButCannotReceiveIsLost) {
   Start(1, {TestRankPath(), "wait"});
   ASSERT_FALSE(HasFailure());
-  listener_.on_ready = [&] { relay_->Hold(TcpRelay::Way::kToServer); };
+  listener_.on_ready = [&] { relay_->Hold(TcpRelay::Direction::kToServer); };
   const cli::JobOutcome outcome = controller_->Run();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().cause, Cause::kHostLost);

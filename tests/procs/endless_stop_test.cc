@@ -46,7 +46,7 @@ class EndlessStopTest : public ::testing::Test {
   static UniqueFd OpenProcess(pid_t pid) {
     return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   }
-  static pid_t NumberBehind(const std::string& words, const std::string& text) {
+  static pid_t NumberAfter(const std::string& words, const std::string& text) {
     return std::stoi(text.substr(text.find(words) + words.size()));
   }
   // Until no signal to the process waits any more, so that the next is another one.
@@ -107,8 +107,8 @@ TEST_F(EndlessStopTest, ASecondSignalEndsAJobWithAHangingRunDirectory) {
 TEST_F(EndlessStopTest, ASecondSignalEndsTheRanksOfADaemonThatHasBeenStopped) {
   Program program(Command({"/bin/sh", "-c", "echo pid $$ of $PPID .; exec sleep 600"}));
   ASSERT_TRUE(program.WaitForOutput(" .\n"));
-  const UniqueFd rank = OpenProcess(NumberBehind("pid ", program.out()));
-  const pid_t daemon = NumberBehind("of ", program.out());
+  const UniqueFd rank = OpenProcess(NumberAfter("pid ", program.out()));
+  const pid_t daemon = NumberAfter("of ", program.out());
   ASSERT_EQ(::kill(daemon, SIGSTOP), 0);
   StopTwice(program);
   EXPECT_EQ(ReadVerdict().value("cause", ""), "user_stop");
@@ -124,8 +124,8 @@ TEST_F(EndlessStopTest, ADaemonThatHasBeenStoppedIsLostAndEndsTheJob) {
   command.insert(command.end() - 4, {"--lease_seconds", "3"});
   Program program(command);
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
-  const UniqueFd rank = OpenProcess(NumberBehind("pid ", program.out()));
-  const pid_t daemon = NumberBehind("of ", program.out());
+  const UniqueFd rank = OpenProcess(NumberAfter("pid ", program.out()));
+  const pid_t daemon = NumberAfter("of ", program.out());
   ASSERT_EQ(::kill(daemon, SIGSTOP), 0);
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 4) << result.err;
@@ -158,7 +158,7 @@ class EndlessRecordTest : public EndlessStopTest {
       const StatusOr<std::string> text = ReadFile(log);
       if (text.ok()) said = *text;
     }
-    const UniqueFd daemon = OpenProcess(NumberBehind("of ", said));
+    const UniqueFd daemon = OpenProcess(NumberAfter("of ", said));
     if (!daemon.valid()) return;  // it has ended
     pollfd end{daemon.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the daemon lives on";
@@ -236,7 +236,7 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
   *(std::find(command.begin(), command.end(), "--num_gpus") + 1) = "2";
   Program program(command, Outside());
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
-  const pid_t rank = NumberBehind("pid ", program.out());
+  const pid_t rank = NumberAfter("pid ", program.out());
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 7) << result.err;
   EXPECT_THAT(result.err,
@@ -248,7 +248,7 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
 TEST_F(UnkillableRankTest, ASecondSignalEndsItsJobAndNamesIt) {
   Program program(AsNobody(Stubborn()), Outside());
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
-  const pid_t rank = NumberBehind("pid ", program.out());
+  const pid_t rank = NumberAfter("pid ", program.out());
   const ProgramResult result = StopTwice(program);
   EXPECT_THAT(result.err,
               HasSubstr("rank 0, process " + std::to_string(rank) + " (sleep), state S"));

@@ -52,12 +52,12 @@ class FenceTest : public NetworkJob {
     EXPECT_THAT(listener_.text[1], HasSubstr("alone"));
     EXPECT_THAT(listener_.text[1], Not(HasSubstr("overlap")));
     EXPECT_THAT(listener_.notices, Contains(HasSubstr("ranks on h1 may still run")));
-    EXPECT_NE(PortBehind("meets at "), PortBehind("alone at "));
+    EXPECT_NE(PortAfter("meets at "), PortAfter("alone at "));
     keeper_->Release();
     pollfd end{lost_.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the lost daemon lives on";
   }
-  std::string PortBehind(const std::string& words) {
+  std::string PortAfter(const std::string& words) {
     const std::string& text = listener_.text[0];
     const std::size_t at = text.find(words) + words.size();
     return text.substr(at, text.find('\n', at) - at);
@@ -75,7 +75,7 @@ TEST_F(FenceTest, AfterACutNetwork) {
 }
 
 TEST_F(FenceTest, FollowsTheLossOfAHostThatStillReceives) {
-  Run([this] { relay_->Hold(TcpRelay::Way::kToClient); });
+  Run([this] { relay_->Hold(TcpRelay::Direction::kToClient); });
 }
 
 TEST_F(FenceTest, AfterADaemonIsStopped) {

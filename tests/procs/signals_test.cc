@@ -42,7 +42,7 @@ class SignalsTest : public ::testing::Test {
     return {"/bin/sh", "-c", script};
   }
   // The word behind `label` in a text.
-  static std::string Behind(const std::string& text, const std::string& label) {
+  static std::string TextAfter(const std::string& text, const std::string& label) {
     std::string word;
     std::istringstream(text.substr(text.find(label) + label.size())) >> word;
     return word;
@@ -80,7 +80,7 @@ TEST_F(SignalsTest, ThreeSignalsEndAJobWithAStoppedDaemon) {
   Program program(Command("run", 1, Shell("echo daemon $PPID; exec sleep 600")));
   ASSERT_TRUE(program.WaitForOutput("daemon "));
   ASSERT_TRUE(program.WaitForOutput("\n"));
-  const std::string pid = Behind(program.out(), "daemon ");
+  const std::string pid = TextAfter(program.out(), "daemon ");
   ::kill(std::stoi(pid), SIGSTOP);
   program.Signal(SIGTERM);
   ASSERT_TRUE(program.WaitForOutput("stopping every rank"));
@@ -199,7 +199,7 @@ TEST_F(SignalsTest, AStopEndsAJobWithADaemonThatHangsBeforeItsRanks) {
   program.Signal(SIGINT);
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 130) << result.err;
-  EXPECT_NE(::kill(std::stoi(Behind(result.err, "hangs ")), 0), 0);
+  EXPECT_NE(::kill(std::stoi(TextAfter(result.err, "hangs ")), 0), 0);
 }
 
 // Who presses Ctrl-C three times in a row kills ranks, and not what they have written before.

@@ -176,8 +176,8 @@ TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
         const auto scope = DeepSpeedApi(*engine).no_sync().value();
         for (int i = 0; i < 2; ++i) {
           // One rank after the other: were backward collective, the first would wait for good.
-          for (int turn = 0; turn < world.size(); ++turn) {
-            if (turn == world.rank()) RunMicroBatch(*engine, run, i);
+          for (int writer = 0; writer < world.size(); ++writer) {
+            if (writer == world.rank()) RunMicroBatch(*engine, run, i);
             world.Barrier();
           }
           EXPECT_THAT(engine->step().status().message(), HasSubstr("inside the scope of no_sync"));
@@ -214,8 +214,8 @@ TEST(CoalescedReduction, HappensOnceWhenTheStepEnds) {
         const auto scope = DeepSpeedApi(*engine).coalesce_grad_reduction().value();
         for (int i = 0; i < 3; ++i) {
           // Stage 3 gathers parameters; elsewhere nothing may wait for the other rank.
-          for (int turn = 0; turn < world.size(); ++turn) {
-            if (stage == 3 ? turn == 0 : turn == world.rank()) RunMicroBatch(*engine, run, i);
+          for (int writer = 0; writer < world.size(); ++writer) {
+            if (stage == 3 ? writer == 0 : writer == world.rank()) RunMicroBatch(*engine, run, i);
             world.Barrier();
           }
         }

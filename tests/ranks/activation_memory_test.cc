@@ -20,7 +20,7 @@
 #include "runtime/models/layers/lora.h"
 #include "runtime/models/weights/model_config.h"
 #include "runtime/plan/memory/job_memory.h"
-#include "runtime/plan/memory/trained_part.h"
+#include "runtime/plan/memory/trainable_parameters.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -147,7 +147,8 @@ TEST_F(ActivationMemory, OfWindowsDistancesAndProductsThatAreSharedOut) {
 // By full name: elements and whether it is trained.
 using DeclaredParameters = std::map<std::string, std::pair<std::int64_t, bool>>;
 
-DeclaredParameters ListBuilt(const models::ModelConfig& config, const models::TrainedPart& part) {
+DeclaredParameters ListBuilt(const models::ModelConfig& config,
+                             const models::TrainableParameters& part) {
   auto model = models::BuildModel(config, at::kFloat);
   if (part.lora) {
     models::LoraSpec lora = *part.lora;
@@ -167,9 +168,10 @@ DeclaredParameters ListBuilt(const models::ModelConfig& config, const models::Tr
   return parameters;
 }
 
-DeclaredParameters ListPlanned(const models::ModelConfig& config, const models::TrainedPart& part) {
+DeclaredParameters ListPlanned(const models::ModelConfig& config,
+                               const models::TrainableParameters& part) {
   std::vector<models::BlockSizes> blocks = models::ListBlockSizes(config.decoder);
-  EXPECT_TRUE(models::ApplyTrainedPart(part, &blocks).ok());
+  EXPECT_TRUE(models::ApplyTrainableParameters(part, &blocks).ok());
   DeclaredParameters parameters;
   for (const models::BlockSizes& block : blocks) {
     for (const models::ParameterSize& each : block.parameters) {
@@ -184,7 +186,7 @@ TEST_F(ActivationMemory, IsOfTheParametersThatTheModelHasAndTrains) {
   std::vector<ordered_json> families = ListOtherFamilies();
   families.push_back(Gpt2());
   families.push_back(Llama());
-  const models::TrainedPart parts[] = {
+  const models::TrainableParameters parts[] = {
       {},
       {.lora = models::LoraSpec{.rank = 3}},
       {.lora = models::LoraSpec{.rank = 3, .magnitudes = true}},
@@ -197,9 +199,9 @@ TEST_F(ActivationMemory, IsOfTheParametersThatTheModelHasAndTrains) {
   for (const ordered_json& family : families) {
     SCOPED_TRACE(family["model_type"]);
     const auto config = models::ParseModelConfig(family.dump(), "config.json").value();
-    for (const models::TrainedPart& part : parts) {
+    for (const models::TrainableParameters& part : parts) {
       std::vector<models::BlockSizes> blocks = models::ListBlockSizes(config.decoder);
-      if (!models::ApplyTrainedPart(part, &blocks).ok()) continue;  // it has no such names
+      if (!models::ApplyTrainableParameters(part, &blocks).ok()) continue;  // it has no such names
       EXPECT_EQ(ListPlanned(config, part), ListBuilt(config, part));
     }
   }

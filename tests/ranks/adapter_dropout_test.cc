@@ -24,16 +24,16 @@ DecoderRun Dropping(const char* model) {
   return {.model = model, .lora_rank = 3, .lora_dropout = 0.25};
 }
 
-struct DropoutCut {
+struct DropoutSplit {
   const char* name;
   DecoderRun run;
   int ranks;
 };
 
-void ExpectSameHowever(const DecoderOutcome& alone, const std::vector<DropoutCut>& cuts) {
-  for (const DropoutCut& cut : cuts) {
-    SCOPED_TRACE(cut.name);
-    const DecoderOutcome ours = RunDecoder(cut.run, cut.ranks, kTrainedSteps);
+void ExpectSameHowever(const DecoderOutcome& alone, const std::vector<DropoutSplit>& splits) {
+  for (const DropoutSplit& split : splits) {
+    SCOPED_TRACE(split.name);
+    const DecoderOutcome ours = RunDecoder(split.run, split.ranks, kTrainedSteps);
     ExpectSameSteps(alone.steps, ours.steps);
     for (const auto& [name, value] : alone.parameters) {
       EXPECT_TRUE(ours.parameters.at(name).allclose(value, 1e-3, 1e-5)) << name;
@@ -61,16 +61,16 @@ TEST(AdapterDropout, DoesNotDependOnThePartition) {
 
 TEST(AdapterDropout, DoesNotDependOnThePartitionOfTokens) {
   const DecoderOutcome alone = RunDecoder(Dropping(kLlamaDecoder), 1, kTrainedSteps);
-  DecoderRun heads = Dropping(kLlamaDecoder), ring = heads, portions = heads;
+  DecoderRun heads = Dropping(kLlamaDecoder), ring = heads, sp_chunk_run = heads;
   heads.sequence = 2;
   ring.sequence = 2;
   ring.sequence_kind = SequenceKind::kRing;
-  portions.portion = 4;
-  DecoderRun both = portions;
+  sp_chunk_run.sp_chunk = 4;
+  DecoderRun both = sp_chunk_run;
   both.sequence = 2;
   ExpectSameHowever(alone, {{"heads", heads, 2},
                             {"ring", ring, 2},
-                            {"portions", portions, 1},
+                            {"portions", sp_chunk_run, 1},
                             {"portions of heads", both, 2}});
 }
 
@@ -90,9 +90,9 @@ TEST(AdapterDropout, ReachesEveryLayerThatHasAnAdapter) {
 TEST(AdapterDropout, ChangesTheTrainedWeights) {
   const DecoderOutcome dropping = RunDecoder(Dropping(kLlamaDecoder), 1, kTrainedSteps);
   const DecoderRun without{.model = kLlamaDecoder, .lora_rank = 3};
-  const DecoderOutcome whole = RunDecoder(without, 1, kTrainedSteps);
-  EXPECT_EQ(dropping.steps[0].loss, whole.steps[0].loss);
-  EXPECT_GT(std::abs(dropping.steps[0].grad_norm - whole.steps[0].grad_norm), 1e-3);
+  const DecoderOutcome full = RunDecoder(without, 1, kTrainedSteps);
+  EXPECT_EQ(dropping.steps[0].loss, full.steps[0].loss);
+  EXPECT_GT(std::abs(dropping.steps[0].grad_norm - full.steps[0].grad_norm), 1e-3);
 }
 
 }  // namespace

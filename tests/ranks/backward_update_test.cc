@@ -161,9 +161,9 @@ TEST(BackwardUpdate, GoesWithGroupsThatShardAmongThemselves) {
 // A limit below all norms, one among them, and one above.
 TEST_P(BackwardUpdates, AreMadeAgainWhereTheNormIsClipped) {
   ForEveryRun([&](TinyRun run, int stage) {
-    const Updates behind = {.in_backward = false, .optimizer = OffloadDevice::kNone};
+    const Updates after = {.in_backward = false, .optimizer = OffloadDevice::kNone};
     std::vector<double> norms;
-    for (const StepResult& step : TrainUpdating(run, behind, GetParam()).steps) {
+    for (const StepResult& step : TrainUpdating(run, after, GetParam()).steps) {
       norms.push_back(step.grad_norm);
     }
     std::sort(norms.begin(), norms.end());
@@ -172,7 +172,7 @@ TEST_P(BackwardUpdates, AreMadeAgainWhereTheNormIsClipped) {
          {norms.front() / 8, (norms.front() + norms.back()) / 2, norms.back() * 8}) {
       SCOPED_TRACE(limit);
       run.gradient_clipping = limit;
-      const UpdatedInBackward expected = TrainUpdating(run, behind, GetParam());
+      const UpdatedInBackward expected = TrainUpdating(run, after, GetParam());
       ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
       ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
                  expected);

@@ -129,9 +129,9 @@ std::int64_t FindPeakOfStep(device::CountingAllocator& allocator, std::int64_t s
 TEST_F(BlockFactories, OfTilesTakeTheMemoryOfOneTile) {
   constexpr std::int64_t kMatrixBytes = 16 * kBlockWidth * kBlockWidth * 4;
   const std::int64_t shards = kMatrixBytes;  // of gradients, of both ranks, from pass to update
-  const std::int64_t whole = FindPeakOfStep(*allocator_, 1), tiled = FindPeakOfStep(*allocator_, 4);
+  const std::int64_t full = FindPeakOfStep(*allocator_, 1), tiled = FindPeakOfStep(*allocator_, 4);
   EXPECT_LE(tiled, shards + kMatrixBytes / 2);
-  EXPECT_GT(whole, tiled + kMatrixBytes / 2);
+  EXPECT_GT(full, tiled + kMatrixBytes / 2);
 }
 
 TEST(BlockFactory, IsAskedAgainForTheValues) {

@@ -8,7 +8,7 @@
 #include "runtime/checkpoint_format/catalog.h"
 #include "runtime/checkpoint_format/manifest.h"
 #include "runtime/checkpoint_format/verify.h"
-#include "tests/ranks/flat_part.h"
+#include "tests/ranks/flat_tensors.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 
@@ -34,7 +34,7 @@ struct World {
 
 void Save(const fs::path& root, int step, World world, int salt) {
   RunRanks(world.size, [&](comm::Communicator& comm) {
-    FlatPart part(kSpecs, world.holding, comm.rank(), comm.size());
+    FlatTensors part(kSpecs, world.holding, comm.rank(), comm.size());
     part.Fill(salt);
     Stateful* const parts[] = {&part};
     const auto saved = SaveCheckpoint({.root = root, .step = step}, parts, comm);
@@ -44,7 +44,7 @@ void Save(const fs::path& root, int step, World world, int salt) {
 
 void LoadAndExpect(const fs::path& directory, World world, int salt) {
   RunRanks(world.size, [&](comm::Communicator& comm) {
-    FlatPart part(kSpecs, world.holding, comm.rank(), comm.size());
+    FlatTensors part(kSpecs, world.holding, comm.rank(), comm.size());
     Stateful* const parts[] = {&part};
     const Status loaded = LoadCheckpoint(directory, parts, comm);
     EXPECT_TRUE(loaded.ok()) << loaded.message();
@@ -77,7 +77,7 @@ TEST(CheckpointRanks, ReplicatedStateIsWrittenOnce) {
 TEST(CheckpointRanks, ASaveRecordsItsParent) {
   const TemporaryFolder folder;
   RunRanks(2, [&](comm::Communicator& comm) {
-    FlatPart part(kSpecs, Holding::kFlatShards, comm.rank(), comm.size());
+    FlatTensors part(kSpecs, Holding::kFlatShards, comm.rank(), comm.size());
     part.Fill(1);
     Stateful* const parts[] = {&part};
     Lineage first;
@@ -109,7 +109,7 @@ TEST(CheckpointRanks, ASecondSaveOfTheSameStepReplacesTheFirst) {
 std::string LoadError(const fs::path& directory, const std::vector<TensorSpec>& specs) {
   std::vector<std::string> messages(2);
   RunRanks(2, [&](comm::Communicator& comm) {
-    FlatPart part(specs, Holding::kFlatShards, comm.rank(), comm.size());
+    FlatTensors part(specs, Holding::kFlatShards, comm.rank(), comm.size());
     Stateful* const parts[] = {&part};
     messages[comm.rank()] = LoadCheckpoint(directory, parts, comm).message();
   });

@@ -58,21 +58,21 @@ TEST_P(CollectivesTest, AllReduceIsTheSumInRankOrder) {
 
 TEST_P(CollectivesTest, ReduceScatterGivesTheBitsOfAllReduce) {
   RunRanks(size(), [&](Communicator& comm) {
-    const at::Tensor whole = RankTensor(comm.rank(), {size() * 20011}, type());
+    const at::Tensor full = RankTensor(comm.rank(), {size() * 20011}, type());
     const at::Tensor part = at::empty({20011}, type());
-    comm.ReduceScatter(part, whole, ReduceOp::kSum);
-    comm.AllReduce(whole, ReduceOp::kSum);
-    EXPECT_TRUE(at::equal(part, whole.narrow(0, comm.rank() * 20011, 20011)));
+    comm.ReduceScatter(part, full, ReduceOp::kSum);
+    comm.AllReduce(full, ReduceOp::kSum);
+    EXPECT_TRUE(at::equal(part, full.narrow(0, comm.rank() * 20011, 20011)));
   });
 }
 
 TEST_P(CollectivesTest, ReduceScatterThenAllGatherInPlaceIsAllReduce) {
   RunRanks(size(), [&](Communicator& comm) {
-    const at::Tensor whole = RankTensor(comm.rank(), {size() * 503}, type());
-    const at::Tensor mine = whole.narrow(0, comm.rank() * 503, 503);
-    comm.ReduceScatter(mine, whole, ReduceOp::kSum);
-    comm.AllGather(whole, mine);
-    EXPECT_TRUE(at::equal(whole, Sum(EveryRanks(size(), {size() * 503}, type()))));
+    const at::Tensor full = RankTensor(comm.rank(), {size() * 503}, type());
+    const at::Tensor mine = full.narrow(0, comm.rank() * 503, 503);
+    comm.ReduceScatter(mine, full, ReduceOp::kSum);
+    comm.AllGather(full, mine);
+    EXPECT_TRUE(at::equal(full, Sum(EveryRanks(size(), {size() * 503}, type()))));
   });
 }
 

@@ -136,16 +136,17 @@ TEST(ComposedParallel, EvaluationSeesTheSameLoss) {
   for (const char* model : {kTied, kUntied}) {
     const DecoderRun one{.model = model, .accumulation = 2};
     const auto expected = EvaluateDecoder(one, 1);
-    DecoderRun cut = one;
-    cut.pipeline = 2;
+    DecoderRun split = one;
+    split.pipeline = 2;
     for (const auto& [tensor, sequence, chunks] :
          {std::tuple(2, 1, 1), {1, 2, 1}, {2, 2, 1}, {1, 1, 2}, {2, 1, 2}}) {
-      cut.tensor = tensor;
-      cut.sequence = sequence;
-      cut.chunks = chunks;
-      cut.schedule = chunks > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward;
-      SCOPED_TRACE(Describe(cut, cut.ranks_of_a_sample()));
-      const auto ours = EvaluateDecoder(cut, cut.ranks_of_a_sample());
+      split.tensor = tensor;
+      split.sequence = sequence;
+      split.chunks = chunks;
+      split.schedule =
+          chunks > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward;
+      SCOPED_TRACE(Describe(split, split.ranks_of_a_sample()));
+      const auto ours = EvaluateDecoder(split, split.ranks_of_a_sample());
       EXPECT_NEAR(ours.loss, expected.loss, 1e-6);
       EXPECT_EQ(ours.labels, expected.labels);
     }
@@ -199,7 +200,8 @@ class Walk {
     const pipeline::PipelineShape shape{.stages = run.pipeline,
                                         .chunks = run.chunks,
                                         .micro_batches = static_cast<int>(run.accumulation)};
-    return shape.virtual_stages() <= blocks && pipeline::Schedule::Create(run.schedule, shape).ok();
+    return shape.virtual_stages() <= blocks &&
+           pipeline::PipelineSchedule::Create(run.schedule, shape).ok();
   }
 
   testing::SeededDraw draw_;

@@ -81,14 +81,14 @@ Bundle BatchOf(const DecoderRun& run, std::int64_t micro_batch, topology::Member
   const std::int64_t samples = SamplesOfAMicroBatch(run, reader.count);
   const std::int64_t count = samples * kTokensOfASample;
   const std::int64_t first = (micro_batch * reader.count + reader.index) * count;
-  const at::Tensor places = at::arange(first, first + count, at::kLong);
-  const at::Tensor tokens = (places * places * 7 + places * 3).remainder(vocabulary);
+  const at::Tensor positions = at::arange(first, first + count, at::kLong);
+  const at::Tensor tokens = (positions * positions * 7 + positions * 3).remainder(vocabulary);
   const at::Tensor labels =
-      (tokens * 5 + 1).remainder(vocabulary).masked_fill(places.remainder(5).eq(2), -100);
+      (tokens * 5 + 1).remainder(vocabulary).masked_fill(positions.remainder(5).eq(2), -100);
   const auto shaped = [&](const at::Tensor& ids) { return ids.view({samples, kTokensOfASample}); };
   Bundle bundle{.batch = {{"tokens", shaped(tokens)}, {"labels", shaped(labels)}}};
   if (run.packed) {
-    const at::Tensor of_sample = shaped(places.remainder(kTokensOfASample));
+    const at::Tensor of_sample = shaped(positions.remainder(kTokensOfASample));
     bundle.batch["documents"] = of_sample.ge(4).to(at::kLong) + of_sample.ge(9).to(at::kLong);
   }
   return bundle;
@@ -119,19 +119,19 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   if (run.residual) models::AddResidualMlp(&described.decoder);
   const auto dtype = run.bf16 ? at::kBFloat16 : run.fp16.enabled ? at::kHalf : at::kFloat;
   const config::DsConfig config = ConfigOf(run, world.size() / run.ranks_of_a_sample());
-  const auto part = engine::FindStagePart(mesh, world.rank(), described.decoder, config,
-                                          {run.schedule, run.chunks})
+  const auto part = engine::FindStageBlocks(mesh, world.rank(), described.decoder, config,
+                                            {run.schedule, run.chunks})
                         .value();
   const models::ModelRanks model_ranks =
-      engine::FindModelRanks(mesh, world, run.sequence_kind, run.tensor_sums_overlap, run.portion);
+      engine::FindModelRanks(mesh, world, run.sequence_kind, run.tensor_sums_overlap, run.sp_chunk);
   auto model = models::BuildModel(described, at::TensorOptions(dtype), model_ranks, part);
   model->train(true);
   if (run.lora_rank > 0) {
     models::LoraSpec lora{.rank = run.lora_rank, .dropout = run.lora_dropout};
     const models::ModelRanks ranks = engine::FindModelRanks(mesh, world);
-    const auto whole = models::BuildModel(described, at::TensorOptions(dtype), ranks);
-    DS_CHECK(models::AddLora(*whole, &lora, ranks.tensor).ok());
-    DS_CHECK(models::AddLora(*model, &lora, ranks.tensor, models::ModelPart::kStage).ok());
+    const auto full = models::BuildModel(described, at::TensorOptions(dtype), ranks);
+    DS_CHECK(models::AddLora(*full, &lora, ranks.tensor).ok());
+    DS_CHECK(models::AddLora(*model, &lora, ranks.tensor, models::ModelScope::kStage).ok());
   }
   if (!run.freeze.empty()) DS_CHECK(models::FreezeParameters(*model, run.freeze).ok());
   return Engine::create(std::move(model), config,
@@ -140,7 +140,7 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
                          .recompute = run.recompute,
                          .schedule = run.schedule,
                          .mlp_tiles = run.mlp_tiles,
-                         .portions_in = run.portions_in})
+                         .sp_offload = run.sp_offload})
       .value();
 }
 

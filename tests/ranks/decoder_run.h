@@ -75,8 +75,8 @@ struct DecoderRun {
   config::OptimizerAlgorithm optimizer = config::AdamConfig{};
   std::string base_shapes = {};
   std::int64_t mlp_tiles = 1;
-  std::int64_t portion = 0;  // of a sample, in attention; 0: all at once
-  std::string portions_in = {};
+  std::int64_t sp_chunk = 0;  // of a sample, in attention; 0: all at once
+  std::string sp_offload = {};
   bool offloads_optimizer = false;
   std::int64_t sub_group_size = 1'000'000'000;  // ZeRO's: of what is updated at once
   // To files in these folders; empty: not.

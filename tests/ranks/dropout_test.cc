@@ -33,7 +33,7 @@ std::shared_ptr<BlockList> MakeDroppingGpt2(const std::string& probability) {
   return model;
 }
 
-struct Cut {
+struct Split {
   int ranks = 1;
   int stage = 0;
   std::int64_t accumulation = 1;
@@ -44,20 +44,20 @@ struct DropoutOutcome {
   std::map<std::string, at::Tensor> parameters;
 };
 
-DropoutOutcome Train(const Cut& cut, const std::string& probability) {
+DropoutOutcome Train(const Split& split, const std::string& probability) {
   DropoutOutcome outcome;
-  testing::RunRanks(cut.ranks, [&](comm::Communicator& world) {
-    const auto config = TinyConfig({.stage = cut.stage, .accumulation = cut.accumulation});
+  testing::RunRanks(split.ranks, [&](comm::Communicator& world) {
+    const auto config = TinyConfig({.stage = split.stage, .accumulation = split.accumulation});
     const auto engine =
         Engine::create(MakeDroppingGpt2(probability), config, {.world = &world}).value();
-    const std::int64_t each = kStepSamples / (cut.ranks * cut.accumulation);
+    const std::int64_t each = kStepSamples / (split.ranks * split.accumulation);
     std::vector<StepResult> steps;
     for (int step = 0; step < 3; ++step) {
-      for (std::int64_t micro = 0; micro < cut.accumulation; ++micro) {
-        const at::Tensor places =
+      for (std::int64_t micro = 0; micro < split.accumulation; ++micro) {
+        const at::Tensor positions =
             at::arange(kStepSamples * kSequence, at::kLong).view({kStepSamples, kSequence});
-        const std::int64_t first = (micro * cut.ranks + world.rank()) * each;
-        const at::Tensor tokens = (places * 7 + step).remainder(50).narrow(0, first, each);
+        const std::int64_t first = (micro * split.ranks + world.rank()) * each;
+        const at::Tensor tokens = (positions * 7 + step).remainder(50).narrow(0, first, each);
         engine->backward(engine->forward(
             {.batch = {{"tokens", tokens}, {"labels", (tokens * 3).remainder(50)}}}));
       }
@@ -71,11 +71,11 @@ DropoutOutcome Train(const Cut& cut, const std::string& probability) {
 
 TEST(DropoutInTraining, DoesNotDependOnThePartition) {
   const DropoutOutcome expected = Train({}, "0.2");
-  for (const Cut& cut :
-       {Cut{.accumulation = 4}, Cut{.ranks = 2, .stage = 1}, Cut{.ranks = 4, .stage = 3},
-        Cut{.ranks = 2, .stage = 2, .accumulation = 2}, Cut{.ranks = 4, .accumulation = 2}}) {
-    SCOPED_TRACE(std::to_string(cut.ranks) + " ranks, stage " + std::to_string(cut.stage));
-    const DropoutOutcome ours = Train(cut, "0.2");
+  for (const Split& split :
+       {Split{.accumulation = 4}, Split{.ranks = 2, .stage = 1}, Split{.ranks = 4, .stage = 3},
+        Split{.ranks = 2, .stage = 2, .accumulation = 2}, Split{.ranks = 4, .accumulation = 2}}) {
+    SCOPED_TRACE(std::to_string(split.ranks) + " ranks, stage " + std::to_string(split.stage));
+    const DropoutOutcome ours = Train(split, "0.2");
     for (std::size_t i = 0; i < expected.steps.size(); ++i) {
       EXPECT_NEAR(ours.steps[i].loss, expected.steps[i].loss, 2e-6);
       EXPECT_NEAR(ours.steps[i].grad_norm, expected.steps[i].grad_norm, 2e-6);
@@ -107,28 +107,28 @@ TEST(DropoutInTraining, AnotherStepDropsOtherElements) {
 }
 
 // A block that says where its samples stand among all that the step's random numbers are drawn for.
-class PlaceBlock : public Block {
+class PositionBlock : public Block {
  public:
-  PlaceBlock() : Block("net") { weight = register_parameter("weight", at::ones({1})); }
+  PositionBlock() : Block("net") { weight = register_parameter("weight", at::ones({1})); }
   Bundle forward(Bundle bundle) override {
     const std::int64_t first = bundle.random.first_sample;
     for (std::int64_t i = 0; i < models::CountSamples(bundle.batch); ++i) {
-      places.push_back(first + i);
+      positions.push_back(first + i);
     }
     bundle.loss = (bundle.tensor("input").mean() * weight).sum();
     return bundle;
   }
 
   at::Tensor weight;
-  std::vector<std::int64_t> places;
+  std::vector<std::int64_t> positions;
 };
 
 // The places of all samples of a step, whose micro-batches have these sizes on every rank.
 std::vector<std::int64_t> ListPlaces(int ranks, const std::vector<std::int64_t>& sizes) {
-  std::vector<std::int64_t> places;
+  std::vector<std::int64_t> positions;
   std::mutex mutex;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
-    const auto block = std::make_shared<PlaceBlock>();
+    const auto block = std::make_shared<PositionBlock>();
     auto model = std::make_shared<BlockList>();
     model->Add(block);
     config::DsConfig config = TinyConfig({.accumulation = static_cast<std::int64_t>(sizes.size())});
@@ -139,9 +139,9 @@ std::vector<std::int64_t> ListPlaces(int ranks, const std::vector<std::int64_t>&
     }
     EXPECT_TRUE(engine->step().ok());
     const std::lock_guard lock(mutex);
-    places.insert(places.end(), block->places.begin(), block->places.end());
+    positions.insert(positions.end(), block->positions.begin(), block->positions.end());
   });
-  return places;
+  return positions;
 }
 
 TEST(DropoutInTraining, NoTwoSamplesOfAStepDropTheSame) {
@@ -149,9 +149,9 @@ TEST(DropoutInTraining, NoTwoSamplesOfAStepDropTheSame) {
       {4, 4, 4}, {10, 4}, {4, 10, 2}, {10, 1, 4, 7}, {3, 4, 1}};
   for (const std::vector<std::int64_t>& sizes : steps) {
     for (const int ranks : {1, 3}) {
-      const std::vector<std::int64_t> places = ListPlaces(ranks, sizes);
-      const std::set<std::int64_t> distinct(places.begin(), places.end());
-      EXPECT_EQ(distinct.size(), places.size())
+      const std::vector<std::int64_t> positions = ListPlaces(ranks, sizes);
+      const std::set<std::int64_t> distinct(positions.begin(), positions.end());
+      EXPECT_EQ(distinct.size(), positions.size())
           << ranks << " ranks, micro-batches of " << ::testing::PrintToString(sizes);
       if (sizes == steps[0]) {
         EXPECT_EQ(*distinct.rbegin(), ranks * 12 - 1) << "as in any other cut of these samples";

@@ -107,10 +107,9 @@ TEST(EarlyEnd, TheBestEvaluationKeepsItsCheckpointAndFormerOnesGo) {
 
 TEST(EarlyEnd, RanksThatDifferInTheLastBitsSaveTheSameStepsAndEndTogether) {
   const testing::TemporaryFolder folder;
-  const Ending run =
-      Train(folder.path(), {2.0, 2.0, 1.0, 1.0, 1.0},
-            {.total_steps = 9, .evaluate_every = 1, .save_best = true, .patience = 2}, "",
-            {0.0, -1e-15, 0.0, 0.0, -1e-15});
+  const Ending run = Train(folder.path(), {2.0, 2.0, 1.0, 1.0, 1.0},
+                           {.total_steps = 9, .evaluate_every = 1, .save_best = true, .timeout = 2},
+                           "", {0.0, -1e-15, 0.0, 0.0, -1e-15});
   EXPECT_THAT(run.observer.saved, ElementsAre(1, 3));
   EXPECT_EQ(run.observer.last_step, 5);
 }
@@ -143,7 +142,7 @@ TEST(EarlyEnd, ALimitKeepsTheNewestAndTheBest) {
 TEST(EarlyEnd, EarlyStoppingEndsTheRunAndAResumeKeepsTheBest) {
   const testing::TemporaryFolder folder;
   const engine::TrainLoopOptions options{
-      .total_steps = 9, .save_every = 2, .evaluate_every = 1, .patience = 3};
+      .total_steps = 9, .save_every = 2, .evaluate_every = 1, .timeout = 3};
   const Ending run = Train(folder.path(), {2.0, 1.0, 1.1, 1.2, 1.0}, options);
   EXPECT_EQ(run.observer.last_step, 5);
   EXPECT_THAT(run.observer.saved, ElementsAre(2, 4, 5));
@@ -161,7 +160,7 @@ TEST(EarlyEnd, EarlyStoppingEndsTheRunAndAResumeKeepsTheBest) {
   EXPECT_EQ(ended.observer.last_step, 0);
   EXPECT_THAT(ended.end.early, HasSubstr("at step 5 of 9"));
   engine::TrainLoopOptions patient = options;
-  patient.patience = 5;
+  patient.timeout = 5;
   const Ending on = Train(folder.path(), {0.5, 0.4, 0.3, 0.2}, patient, "step-5");
   EXPECT_EQ(on.observer.last_step, 9);
   EXPECT_EQ(on.best.best()->loss, 0.2);
@@ -177,9 +176,9 @@ TEST(EarlyEnd, WhenTheTimeIsOverTheRunEndsWithACheckpoint) {
   EXPECT_THAT(run.end.early,
               HasSubstr("training ends at step 3 of 9: its time limit (--max_minutes) is reached"));
   // A run that comes to its total first says nothing.
-  const Ending whole =
+  const Ending full =
       Train(folder.path(), {}, {.total_steps = 3, .time_limit = std::chrono::seconds(3)});
-  EXPECT_THAT(whole.end.early, IsEmpty());
+  EXPECT_THAT(full.end.early, IsEmpty());
 }
 
 TEST(BestEvaluation, StateRestoresItsValues) {

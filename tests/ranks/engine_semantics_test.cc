@@ -56,7 +56,7 @@ TEST(EngineCounters, CountStepsMicroBatchesAndSamples) {
 }
 
 // The loss after a step in front of which a forward pass has had no backward.
-double LossBehindALostForward(int stage, comm::Communicator& world) {
+double LossAfterLostForward(int stage, comm::Communicator& world) {
   const TinyRun run{.stage = stage};
   const auto engine = MakeTinyEngine(run, world);
   RunMicroBatch(*engine, run, 0);
@@ -67,8 +67,8 @@ double LossBehindALostForward(int stage, comm::Communicator& world) {
 
 TEST(LostForward, LeavesNoOldWeights) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    const double expected = LossBehindALostForward(2, world);
-    EXPECT_DOUBLE_EQ(LossBehindALostForward(3, world), expected);
+    const double expected = LossAfterLostForward(2, world);
+    EXPECT_DOUBLE_EQ(LossAfterLostForward(3, world), expected);
   });
 }
 
@@ -106,20 +106,20 @@ TEST_P(Access, FullTensorsMatchAnUnshardedRun) {
   testing::RunRanks(3, [&](comm::Communicator& world) {
     const TinyRun run{.stage = GetParam()};
     const auto engine = MakeTinyEngine(run, world);
-    const auto whole = MakeTinyEngine({.stage = 0}, world);
+    const auto full = MakeTinyEngine({.stage = 0}, world);
     TrainTiny(*engine, run, 1);
-    TrainTiny(*whole, run, 1);
+    TrainTiny(*full, run, 1);
     RunMicroBatch(*engine, run, 1);
-    RunMicroBatch(*whole, run, 1);
+    RunMicroBatch(*full, run, 1);
     for (const std::string& name : names_) {
       const at::Tensor weight = TensorAccess(*engine).GetFullFp32Param(name).value();
-      EXPECT_TRUE(weight.equal(TensorAccess(*whole).GetFullFp32Param(name).value())) << name;
+      EXPECT_TRUE(weight.equal(TensorAccess(*full).GetFullFp32Param(name).value())) << name;
       const at::Tensor gradient = TensorAccess(*engine).GetFullGrad(name).value();
       EXPECT_EQ(gradient.sizes(), weight.sizes());
       EXPECT_GT(gradient.abs().max().item<double>(), 0.0) << name;
-      EXPECT_TRUE(gradient.equal(TensorAccess(*whole).GetFullGrad(name).value())) << name;
+      EXPECT_TRUE(gradient.equal(TensorAccess(*full).GetFullGrad(name).value())) << name;
       const at::Tensor state = TensorAccess(*engine).GetFullOptimizerState(name, "exp_avg").value();
-      EXPECT_TRUE(state.equal(TensorAccess(*whole).GetFullOptimizerState(name, "exp_avg").value()));
+      EXPECT_TRUE(state.equal(TensorAccess(*full).GetFullOptimizerState(name, "exp_avg").value()));
       // The ranks' parts make up the whole.
       const at::Tensor local = TensorAccess(*engine).GetLocalFp32Param(name).value();
       const at::Tensor count = at::full({1}, static_cast<double>(local.numel()));
@@ -130,8 +130,8 @@ TEST_P(Access, FullTensorsMatchAnUnshardedRun) {
     }
     // Looking has changed nothing.
     EXPECT_TRUE(engine->step().ok());
-    EXPECT_TRUE(whole->step().ok());
-    const auto ours = ExportAll(*engine), theirs = ExportAll(*whole);
+    EXPECT_TRUE(full->step().ok());
+    const auto ours = ExportAll(*engine), theirs = ExportAll(*full);
     for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
   });
 }

@@ -33,10 +33,11 @@ std::shared_ptr<BlockList> MakeDroppingGpt2() {
 
 // Sample i has i ignored labels, of eight.
 Bundle FourSamples(std::int64_t first, std::int64_t count) {
-  const at::Tensor places = at::arange(4 * kTokensOfSample, at::kLong).view({4, kTokensOfSample});
-  at::Tensor labels = (places * 3 + 2).remainder(50);
+  const at::Tensor positions =
+      at::arange(4 * kTokensOfSample, at::kLong).view({4, kTokensOfSample});
+  at::Tensor labels = (positions * 3 + 2).remainder(50);
   for (int i = 1; i < 4; ++i) labels[i].narrow(0, 0, 2 * i).fill_(models::kIgnoredLabel);
-  return {.batch = {{"tokens", (places * 7).remainder(50).narrow(0, first, count)},
+  return {.batch = {{"tokens", (positions * 7).remainder(50).narrow(0, first, count)},
                     {"labels", labels.narrow(0, first, count)}}};
 }
 
@@ -58,15 +59,15 @@ engine::Evaluation EvaluateAll(int stage, int ranks, std::int64_t micro_batches)
 }
 
 TEST(Evaluate, IsTheMeanOverAllLabelsInAnyPartition) {
-  const engine::Evaluation whole = EvaluateAll(0, 1, 1);
-  EXPECT_EQ(whole.labels, 4 * 8 - 2 - 4 - 6);
-  EXPECT_GT(whole.loss, 3.0);
-  ASSERT_TRUE(whole.accuracy.has_value());
+  const engine::Evaluation full = EvaluateAll(0, 1, 1);
+  EXPECT_EQ(full.labels, 4 * 8 - 2 - 4 - 6);
+  EXPECT_GT(full.loss, 3.0);
+  ASSERT_TRUE(full.accuracy.has_value());
   for (const int stage : {0, 1, 2, 3}) {
-    const engine::Evaluation cut = EvaluateAll(stage, 2, 2);
-    EXPECT_NEAR(cut.loss, whole.loss, 1e-6) << stage;
-    EXPECT_EQ(cut.labels, whole.labels);
-    EXPECT_EQ(cut.accuracy, whole.accuracy);
+    const engine::Evaluation split = EvaluateAll(stage, 2, 2);
+    EXPECT_NEAR(split.loss, full.loss, 1e-6) << stage;
+    EXPECT_EQ(split.labels, full.labels);
+    EXPECT_EQ(split.accuracy, full.accuracy);
   }
 }
 

@@ -118,14 +118,14 @@ TEST(ExpertParallel, CheckpointsMoveBetweenAllDegrees) {
   const DecoderRun one{.model = kManyExpertsDecoder};
   const DecoderRun two{.model = kManyExpertsDecoder, .expert = 2, .stage = 3};
   const DecoderRun four{.model = kManyExpertsDecoder, .expert = 4, .stage = 1};
-  const DecoderRun whole{.model = kManyExpertsDecoder, .expert = 2, .stage = 0};
+  const DecoderRun full{.model = kManyExpertsDecoder, .expert = 2, .stage = 0};
   const DecoderRun tensor{.model = kManyExpertsDecoder, .tensor = 2, .expert = 2, .stage = 2};
   const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
   ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, two, 4));
   ExpectSameSteps(expected, GoOnFromCheckpoint(two, 4, four, 4));
   ExpectSameSteps(expected, GoOnFromCheckpoint(four, 4, one, 2));
-  ExpectSameSteps(expected, GoOnFromCheckpoint(two, 4, whole, 2));
-  ExpectSameSteps(expected, GoOnFromCheckpoint(whole, 4, tensor, 4));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(two, 4, full, 2));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(full, 4, tensor, 4));
   ExpectSameSteps(expected, GoOnFromCheckpoint(tensor, 4, two, 2));
 }
 

@@ -140,10 +140,10 @@ TEST(Experts, TensorRanksMatchOneRank) {
 
 TEST(Experts, CheckpointsMoveBetweenTensorRanks) {
   const DecoderRun one{.model = kManyExpertsDecoder};
-  const DecoderRun cut{.model = kManyExpertsDecoder, .tensor = 2, .stage = 3};
+  const DecoderRun split{.model = kManyExpertsDecoder, .tensor = 2, .stage = 3};
   const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
-  ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, cut, 4));
-  ExpectSameSteps(expected, GoOnFromCheckpoint(cut, 4, one, 2));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, split, 4));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(split, 4, one, 2));
 }
 
 // Two routes of each token in each of the two layers, whoever has the token; ignored labels count.

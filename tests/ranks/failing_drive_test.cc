@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 // Takes the bytes of files without names that this process has in the folder: reads end too early.
-int CutFilesIn(const fs::path& folder) {
+int TruncateFilesIn(const fs::path& folder) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
@@ -49,7 +49,7 @@ TEST(FailingDrive, UnderOneRankIsAnErrorOfEveryRank) {
         Engine::create(MakeTinyModel(run.shape, run.dtype()), config, {.world = &world}).value();
     TrainTiny(*engine, run, 1);
     if (world.rank() == 1) {
-      ASSERT_GT(CutFilesIn(drive.path()), 0);
+      ASSERT_GT(TruncateFilesIn(drive.path()), 0);
     }
     world.Barrier();
     TensorAccess access(*engine);

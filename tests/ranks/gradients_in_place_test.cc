@@ -22,14 +22,14 @@ constexpr char kUntiedModel[] =
         "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
         "num_key_value_heads": 1})";
 
-struct InPlaceCase {
+struct GradientCase {
   const char* model = kTiedModel;  // its config.json; GPT-2's head is tied to the embedding
   TinyRun run;
   config::RecomputeChoice recompute = {};
   bool two_forwards_first = false;
 };
 
-struct InPlaceRun {
+struct GradientRun {
   std::vector<StepResult> steps;
   std::map<std::string, at::Tensor> parameters;
   int seen = 0;  // by hooks
@@ -41,7 +41,7 @@ Bundle MakeBatch(int rank, std::int64_t number) {
   return {.batch = {{"tokens", tokens}, {"labels", (tokens * 3).remainder(50)}}};
 }
 
-void RunStep(Engine& engine, const InPlaceCase& c, std::int64_t step) {
+void RunStep(Engine& engine, const GradientCase& c, std::int64_t step) {
   std::vector<at::Tensor> losses;
   for (std::int64_t micro = 0; micro < c.run.accumulation; ++micro) {
     losses.push_back(engine.forward(MakeBatch(engine.world().rank(), step + 5 * micro)));
@@ -52,8 +52,8 @@ void RunStep(Engine& engine, const InPlaceCase& c, std::int64_t step) {
 }
 
 // With `hooked`, a hook that looks at every gradient makes it go through autograd.
-InPlaceRun Train(const InPlaceCase& c, bool hooked) {
-  InPlaceRun outcome;
+GradientRun Train(const GradientCase& c, bool hooked) {
+  GradientRun outcome;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     auto model =
         models::BuildModel(models::ParseModelConfig(c.model, "config.json").value(), c.run.dtype());
@@ -85,8 +85,8 @@ InPlaceRun Train(const InPlaceCase& c, bool hooked) {
 }
 
 // `tolerance` 0: the same bits.
-void ExpectSameTraining(const InPlaceCase& c, double tolerance) {
-  const InPlaceRun in_place = Train(c, /*hooked=*/false), ordinary = Train(c, /*hooked=*/true);
+void ExpectSameTraining(const GradientCase& c, double tolerance) {
+  const GradientRun in_place = Train(c, /*hooked=*/false), ordinary = Train(c, /*hooked=*/true);
   EXPECT_EQ(in_place.seen, 0);
   EXPECT_GT(ordinary.seen, 0);
   ASSERT_EQ(in_place.steps.size(), ordinary.steps.size());

@@ -24,8 +24,8 @@
 namespace ds::tests {
 namespace {
 
-using zero::Rest;
 using zero::StateKind;
+using zero::StorageTier;
 
 // One rank's, whose state is a shard all the same, as it is where it is offloaded.
 zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
@@ -132,8 +132,8 @@ TEST(HostTier, HoldsStateBetweenStepsForEveryOptimizer) {
                       .shape = {.vocabulary = 300, .width = 48, .layers = 2},
                       .groups = optim::WithMuonMatrices(optim::NoDecayOnNormsAndBiases)};
     testing::RunRanks(1, [&](comm::Communicator& world) {
-      const TrainedOnHost here = TrainResting(world, run, {.optimizer = Rest::kHere});
-      const TrainedOnHost host = TrainResting(world, run, {.optimizer = Rest::kHost});
+      const TrainedOnHost here = TrainResting(world, run, {.optimizer = StorageTier::kHere});
+      const TrainedOnHost host = TrainResting(world, run, {.optimizer = StorageTier::kHost});
       EXPECT_GT(here.moved_after_step, 0) << "what is here is moved by that";
       EXPECT_EQ(host.moved_after_step, 0) << "all of it is away";
       ExpectEqual(here.weights, host.weights);
@@ -158,9 +158,9 @@ void ExpectSameBits(ChooseTiers choose_tiers, Look look_at) {
       const TinyRun run = LargeRun(stage, precision);
       testing::RunRanks(1, [&](comm::Communicator& world) {
         const TrainedOnHost here = TrainResting(world, run, {});
-        const TrainedOnHost away = TrainResting(world, run, choose_tiers(stage));
-        look_at(away);
-        ExpectEqual(here.weights, away.weights);
+        const TrainedOnHost offload = TrainResting(world, run, choose_tiers(stage));
+        look_at(offload);
+        ExpectEqual(here.weights, offload.weights);
       });
     }
   }
@@ -169,15 +169,15 @@ void ExpectSameBits(ChooseTiers choose_tiers, Look look_at) {
 // The copies come as late as they may: nothing is read, or let go, that is not waited for.
 TEST(HostTier, HasTheSameBitsWithOverlappedCopies) {
   const auto choose_tiers = [](int stage) {
-    return zero::Tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
-                       .gradients = stage == 2 ? Rest::kHost : Rest::kHere,
-                       .optimizer = Rest::kHost,
+    return zero::Tiers{.parameters = stage == 3 ? StorageTier::kHost : StorageTier::kHere,
+                       .gradients = stage == 2 ? StorageTier::kHost : StorageTier::kHere,
+                       .optimizer = StorageTier::kHost,
                        .leaving_bytes = 32 << 10,
                        .most_elements = 2048,
                        .reads_ahead = true};
   };
-  ExpectSameBits(choose_tiers, [](const TrainedOnHost& away) {
-    EXPECT_EQ(away.moved_after_step, 0) << "all of it is away";
+  ExpectSameBits(choose_tiers, [](const TrainedOnHost& offload) {
+    EXPECT_EQ(offload.moved_after_step, 0) << "all of it is away";
   });
 }
 
@@ -188,8 +188,8 @@ TEST(HostTier, KeepsStateThatTheDeviceSkips) {
   for (const int stage : {1, 3}) {
     testing::RunRanks(1, [&](comm::Communicator& world) {
       const TinyRun run = LargeRun(stage, Precision::kBf16);
-      const zero::Tiers tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
-                              .optimizer = Rest::kHost,
+      const zero::Tiers tiers{.parameters = stage == 3 ? StorageTier::kHost : StorageTier::kHere,
+                              .optimizer = StorageTier::kHost,
                               .most_elements = 2048};
       const TrainedOnHost expected = TrainResting(world, run, tiers);
       const TrainedOnHost trained = TrainResting(world, run, tiers, /*has_vain_update=*/true);
@@ -203,7 +203,7 @@ TEST(HostTier, KeepsStateThatTheDeviceSkips) {
 
 TEST(HostTier, PrefetchesTheNextSubGroupAndNeverBlocksTheHost) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
-    const zero::Tiers tiers{.optimizer = Rest::kHost,
+    const zero::Tiers tiers{.optimizer = StorageTier::kHost,
                             .leaving_bytes = 1 << 30,
                             .most_elements = 2048,
                             .reads_ahead = true};
@@ -229,8 +229,8 @@ TEST(FileTierOfADevice, HoldsTheModelStateForTheSameBits) {
                     .reads_ahead = true,
                     .writes_behind = true};
   const auto choose_tiers = [&](int stage) {
-    tiers.parameters = stage == 3 ? Rest::kFile : Rest::kHere;
-    tiers.gradients = tiers.optimizer = Rest::kFile;
+    tiers.parameters = stage == 3 ? StorageTier::kFile : StorageTier::kHere;
+    tiers.gradients = tiers.optimizer = StorageTier::kFile;
     return tiers;
   };
   ExpectSameBits(choose_tiers, [](const TrainedOnHost&) {});

@@ -32,12 +32,12 @@ std::shared_ptr<BlockList> MakeGpt2() {
 
 // Of the first sample no label counts, of the others 6, 8 and 1.
 Bundle Samples(std::int64_t first, std::int64_t count) {
-  const at::Tensor places = at::arange(4 * kSampleTokens, at::kLong).view({4, kSampleTokens});
-  at::Tensor labels = (places * 3 + 2).remainder(50);
+  const at::Tensor positions = at::arange(4 * kSampleTokens, at::kLong).view({4, kSampleTokens});
+  at::Tensor labels = (positions * 3 + 2).remainder(50);
   labels[0].fill_(models::kIgnoredLabel);
   labels[1].narrow(0, 0, 2).fill_(models::kIgnoredLabel);
   labels[3].narrow(0, 1, 7).fill_(models::kIgnoredLabel);
-  return {.batch = {{"tokens", (places * 7).remainder(50).narrow(0, first, count)},
+  return {.batch = {{"tokens", (positions * 7).remainder(50).narrow(0, first, count)},
                     {"labels", labels.narrow(0, first, count)}}};
 }
 
@@ -141,10 +141,10 @@ TEST(IgnoredLabels, AMaskTakesLabelsOut) {
 // Micro-batch `index` of four: 1 to 3 samples of 3 to 8 tokens.
 Bundle Uneven(int index) {
   const std::int64_t samples = 1 + index % 3, tokens = 8 - index * 5 % 6;
-  const at::Tensor places = at::arange(samples * tokens, at::kLong).view({samples, tokens});
-  at::Tensor labels = (places * 3 + index).remainder(50);
+  const at::Tensor positions = at::arange(samples * tokens, at::kLong).view({samples, tokens});
+  at::Tensor labels = (positions * 3 + index).remainder(50);
   labels[0][0] = models::kIgnoredLabel;
-  return {.batch = {{"tokens", (places * 7 + index).remainder(50)}, {"labels", labels}}};
+  return {.batch = {{"tokens", (positions * 7 + index).remainder(50)}, {"labels", labels}}};
 }
 
 TEST(IgnoredLabels, MicroBatchesMayHaveAnyShape) {

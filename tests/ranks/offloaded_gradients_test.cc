@@ -20,7 +20,7 @@ namespace ds::tests {
 namespace {
 
 using testing::FileCall;
-using zero::Rest;
+using zero::StorageTier;
 
 // A drive of one rank that counts what is read of it.
 class CountedDrive {
@@ -45,17 +45,17 @@ class CountedDrive {
   std::unique_ptr<offload::FileTier> tier_;
 };
 
-// One rank's part of a model, whose state and gradients rest where `rest` says.
+// One rank's part of a model, whose state and gradients rest where `storage_tier` says.
 class RestingRank {
  public:
-  RestingRank(comm::Communicator& world, const TinyRun& run, Rest rest)
+  RestingRank(comm::Communicator& world, const TinyRun& run, StorageTier storage_tier)
       : context_{.groups = {.all = &world, .gradients = &world, .shards = &world},
                  .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
                  .ledger = &ledger_,
                  .sharding = config::ShardingOfStage(run.stage, 2),
                  .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
-                 .tiers = {.gradients = rest,
-                           .optimizer = rest,
+                 .tiers = {.gradients = storage_tier,
+                           .optimizer = storage_tier,
                            .optimizer_files = &drive_.tier(),
                            .smallest_bytes = 4096}},
         model_(MakeTinyModel(run.shape, run.dtype())) {
@@ -119,17 +119,19 @@ TEST(OffloadedGradients, AreMeasuredBeforeTheyLeave) {
   for (const int stage : {1, 2}) {
     SCOPED_TRACE(stage);
     testing::RunRanks(2, [&](comm::Communicator& world) {
-      RestingRank here(world, RunOf(stage), Rest::kHere), away(world, RunOf(stage), Rest::kFile);
+      RestingRank here(world, RunOf(stage), StorageTier::kHere),
+          offload(world, RunOf(stage), StorageTier::kFile);
       for (int step = 1; step <= 2; ++step) {
-        for (RestingRank* rank : {&here, &away}) {
+        for (RestingRank* rank : {&here, &offload}) {
           rank->AddGradients(step);
           rank->AddGradients(world.rank() + 0.25);
           rank->optimizer().ReduceGradients(step);
         }
-        const int reads = away.drive().reads();
-        EXPECT_EQ(away.optimizer().MeasureShard().Read(), here.optimizer().MeasureShard().Read());
-        EXPECT_EQ(away.drive().reads(), reads) << "nothing is read for the norm";
-        for (RestingRank* rank : {&here, &away}) {
+        const int reads = offload.drive().reads();
+        EXPECT_EQ(offload.optimizer().MeasureShard().Read(),
+                  here.optimizer().MeasureShard().Read());
+        EXPECT_EQ(offload.drive().reads(), reads) << "nothing is read for the norm";
+        for (RestingRank* rank : {&here, &offload}) {
           rank->optimizer().Step({.lr = 0.01, .step = step});
           rank->optimizer().ClearGradients();
         }
@@ -140,22 +142,23 @@ TEST(OffloadedGradients, AreMeasuredBeforeTheyLeave) {
 
 TEST(OffloadedGradients, AreMeasuredAgainAfterExternalWrites) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    RestingRank here(world, RunOf(2), Rest::kHere), away(world, RunOf(2), Rest::kFile);
-    for (RestingRank* rank : {&here, &away}) {
+    RestingRank here(world, RunOf(2), StorageTier::kHere),
+        offload(world, RunOf(2), StorageTier::kFile);
+    for (RestingRank* rank : {&here, &offload}) {
       rank->AddGradients(1);
       rank->optimizer().ReduceGradients(1);
     }
-    const double before = away.optimizer().MeasureShard().Read();
+    const double before = offload.optimizer().MeasureShard().Read();
     here.DoubleGradients();
-    away.DoubleGradients();
-    EXPECT_EQ(away.optimizer().MeasureShard().Read(), here.optimizer().MeasureShard().Read());
-    EXPECT_NEAR(away.optimizer().MeasureShard().Read(), 4 * before, 1e-6 * before);
+    offload.DoubleGradients();
+    EXPECT_EQ(offload.optimizer().MeasureShard().Read(), here.optimizer().MeasureShard().Read());
+    EXPECT_NEAR(offload.optimizer().MeasureShard().Read(), 4 * before, 1e-6 * before);
   });
 }
 
 TEST(OffloadedGradients, ReserveTheirSpaceBeforeTheFirstStep) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    RestingRank rank(world, RunOf(2), Rest::kFile);
+    RestingRank rank(world, RunOf(2), StorageTier::kFile);
     const offload::ScratchFile& file = rank.drive().tier().files()[0];
     const std::int64_t size = file.size();
     for (int step = 1; step <= 2; ++step) {

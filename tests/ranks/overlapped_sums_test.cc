@@ -75,7 +75,7 @@ Passed PassThrough(const std::vector<AffineWeights>& weights, at::ScalarType dty
 TEST(OverlappedSums, AreTheBitsOfSharedInputs) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
-      const tensor_parallel::Group users(world, /*sums_overlap=*/true);
+      const tensor_parallel::TensorGroup users(world, /*sums_overlap=*/true);
       const auto weights = MakeWeights(world.rank(), dtype);
       const Passed expected = PassThrough(weights, dtype, [&](const at::Tensor& x) {
         const at::Tensor shared = users.Share(x, "input");
@@ -100,12 +100,12 @@ TEST(OverlappedSums, AreTheBitsOfSharedInputs) {
 
 // Leaves gradients where autograd puts them, and makes PutGradient wait until the peer's pass has
 // ended.
-class WaitingSink : public gradients::GradientSink {
+class BlockingSink : public gradients::GradientSink {
  public:
-  WaitingSink(const at::Tensor& parameter, std::shared_future<void> end)
+  BlockingSink(const at::Tensor& parameter, std::shared_future<void> end)
       : GradientSink(parameter), end_(std::move(end)) {}
   void Take(const at::Tensor& gradient) override { parameter().mutable_grad() = gradient; }
-  bool Put(const gradients::WriteGradient&, gradients::PlaceDtype) override {
+  bool Put(const gradients::WriteGradient&, gradients::DestinationDtype) override {
     EXPECT_EQ(end_.wait_for(std::chrono::minutes(5)), std::future_status::ready)
         << "the sum has not begun when gradients of weights are computed";
     return false;
@@ -120,10 +120,10 @@ TEST(OverlappedSums, EndWhileTheGradientsOfWeightsAreComputed) {
   std::promise<void> peer_ended;
   const std::shared_future<void> end = peer_ended.get_future().share();
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    const tensor_parallel::Group users(world, /*sums_overlap=*/true);
+    const tensor_parallel::TensorGroup users(world, /*sums_overlap=*/true);
     const auto weights = MakeWeights(world.rank(), at::kFloat);
     std::optional<gradients::AttachedSink> sink;
-    if (world.rank() == 0) sink.emplace(std::make_unique<WaitingSink>(weights[0].weight, end));
+    if (world.rank() == 0) sink.emplace(std::make_unique<BlockingSink>(weights[0].weight, end));
     PassThrough(weights, at::kFloat, [&](const at::Tensor& x) {
       return models::SharedAffine(x, weights, users, "input");
     });

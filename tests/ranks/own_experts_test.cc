@@ -34,8 +34,8 @@ class OwnExpert : public moe::Expert {
 
 // Numbers in [0, 1) that are the same in every run.
 at::Tensor DrawAlike(at::IntArrayRef shape) {
-  const at::Tensor places = at::arange(c10::multiply_integers(shape), at::kFloat);
-  return places.mul(0.618034).frac().view(shape);
+  const at::Tensor positions = at::arange(c10::multiply_integers(shape), at::kFloat);
+  return positions.mul(0.618034).frac().view(shape);
 }
 
 // Eight rows for the experts, each of which takes two: some get none, some rows are dropped.

@@ -110,11 +110,11 @@ TEST(Buffers, AreSavedLoadedAndExported) {
 class RotaryBlock : public NormBlock {
  public:
   RotaryBlock() {
-    turns =
+    angles =
         register_buffer("turns", at::view_as_complex(at::arange(16, at::kFloat).view({4, 2, 2})));
     scales = register_buffer("scales", at::arange(6, at::kFloat).to(at::kFloat8_e4m3fn));
   }
-  at::Tensor turns, scales;
+  at::Tensor angles, scales;
 };
 
 TEST(Buffers, OfEveryDtypeAreAlikeSavedAndLoaded) {
@@ -126,13 +126,13 @@ TEST(Buffers, OfEveryDtypeAreAlikeSavedAndLoaded) {
   };
   const auto expect_first = [](const RotaryBlock& block) {
     const RotaryBlock first;
-    EXPECT_TRUE(block.turns.equal(first.turns));
+    EXPECT_TRUE(block.angles.equal(first.angles));
     EXPECT_TRUE(block.scales.to(at::kFloat).equal(first.scales.to(at::kFloat)));
   };
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto block = std::make_shared<RotaryBlock>();
     if (world.rank() == 1) {
-      block->turns.zero_();
+      block->angles.zero_();
       block->scales.view(at::kByte).zero_();
     }
     const auto engine = make(world, block);
@@ -145,7 +145,7 @@ TEST(Buffers, OfEveryDtypeAreAlikeSavedAndLoaded) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     const auto block = std::make_shared<RotaryBlock>();
     const auto engine = make(world, block).value();
-    block->turns.zero_();
+    block->angles.zero_();
     block->scales.view(at::kByte).zero_();
     checkpoint::Stateful* const parts[] = {&engine->state()};
     const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-1", parts, world);

@@ -32,7 +32,7 @@ struct Order {
   ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;
 };
-constexpr Order kWholeStages[] = {
+constexpr Order kFullStages[] = {
     {ScheduleKind::kGPipe}, {ScheduleKind::kOneForwardOneBackward}, {ScheduleKind::kZeroBubbleH1}};
 constexpr Order kInTwoChunks[] = {{ScheduleKind::kInterleaved, 2}, {ScheduleKind::kZeroBubbleV, 2}};
 
@@ -42,24 +42,24 @@ struct PipelineCut {
 
 // Dropout, a tied head, four blocks; accumulation and clipping.
 void ExpectTrainsWhatOneRankTrains(std::span<const Order> orders,
-                                   const std::vector<PipelineCut>& cuts) {
+                                   const std::vector<PipelineCut>& splits) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     const DecoderRun one{
         .model = model, .accumulation = 4, .optimizer = config::SgdConfig{.momentum = 0.9}};
     const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
     for (const Order& order : orders) {
-      for (const PipelineCut& cut : cuts) {
-        SCOPED_TRACE(fmt::format("{} {} {}x{} ZeRO {}", model, NameOf(order.kind), cut.stages,
-                                 cut.readers, cut.zero));
+      for (const PipelineCut& split : splits) {
+        SCOPED_TRACE(fmt::format("{} {} {}x{} ZeRO {}", model, NameOf(order.kind), split.stages,
+                                 split.readers, split.zero));
         DecoderRun run = one;
-        run.pipeline = cut.stages;
+        run.pipeline = split.stages;
         run.schedule = order.kind;
         run.chunks = order.chunks;
-        run.stage = cut.zero;
-        const DecoderOutcome ours = RunDecoder(run, cut.stages * cut.readers, kTrainedSteps);
+        run.stage = split.zero;
+        const DecoderOutcome ours = RunDecoder(run, split.stages * split.readers, kTrainedSteps);
         ExpectSameSteps(alone.steps, ours.steps);
         // Several readers' losses are added up in another order.
-        if (cut.readers == 1) {
+        if (split.readers == 1) {
           EXPECT_EQ(ours.steps[0].loss, alone.steps[0].loss);
         }
         ExpectSameParameters(alone, ours);
@@ -70,7 +70,7 @@ void ExpectTrainsWhatOneRankTrains(std::span<const Order> orders,
 
 TEST(Pipeline, EveryScheduleMatchesOneRank) {
   ExpectTrainsWhatOneRankTrains(
-      kWholeStages,
+      kFullStages,
       {{2, 1, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 2}, {2, 2, 3}, {3, 2, 1}, {3, 1, 3}, {4, 2, 0}});
 }
 
@@ -92,11 +92,11 @@ TEST(Pipeline, InitialValuesAndExportsDoNotDependOnThePartition) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder, kPaddedDecoder}) {
     SCOPED_TRACE(model);
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, /*steps=*/0);
-    const DecoderOutcome cut =
+    const DecoderOutcome split =
         RunDecoder({.model = model, .pipeline = 4, .stage = 1}, 8, /*steps=*/0);
-    ASSERT_EQ(cut.parameters.size(), alone.parameters.size());
+    ASSERT_EQ(split.parameters.size(), alone.parameters.size());
     for (const auto& [name, value] : alone.parameters) {
-      EXPECT_TRUE(cut.parameters.at(name).equal(value)) << name;
+      EXPECT_TRUE(split.parameters.at(name).equal(value)) << name;
     }
   }
 }
@@ -183,10 +183,10 @@ TEST(Pipeline, CheckpointsMoveBetweenStages) {
 TEST(Pipeline, EvaluatesLikeOneRank) {
   const DecoderRun one{.model = kDroppingDecoder, .accumulation = 4};
   const auto expected = EvaluateDecoder(one, 1);
-  DecoderRun cut = one;
+  DecoderRun split = one;
   for (const int stages : {2, 3}) {
-    cut.pipeline = stages;
-    const auto ours = EvaluateDecoder(cut, 2 * stages);
+    split.pipeline = stages;
+    const auto ours = EvaluateDecoder(split, 2 * stages);
     EXPECT_NEAR(ours.loss, expected.loss, 1e-6);
     EXPECT_EQ(ours.labels, expected.labels);
     EXPECT_EQ(ours.accuracy, expected.accuracy);

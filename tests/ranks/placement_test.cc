@@ -48,20 +48,21 @@ class Groups {
 struct Global {
   std::string name;
   std::vector<std::int64_t> shape;
-  int cut = -1;
+  int split = -1;
 };
 const std::vector<Global> kModel = {
     {"columns", {6, 8}, 1}, {"norm", {7}}, {"rows", {10, 3}, 0}, {"bias", {4}, 0}, {"scalar", {}}};
 
 // Small integers, so that sums of squares are exact in any order.
-at::Tensor WholeOf(const Global& global, int salt) {
+at::Tensor FullOf(const Global& global, int salt) {
   const auto count = checkpoint::ElementCount(global.shape).value();
   return at::arange(count).add(salt).remainder(13).sub(5).to(at::kFloat).reshape(global.shape);
 }
 
-at::Tensor LocalOf(const Global& global, const topology::Member& member, const at::Tensor& whole) {
-  if (global.cut < 0) return whole.clone();
-  return whole.chunk(member.count, global.cut)[static_cast<std::size_t>(member.index)].contiguous();
+at::Tensor LocalOf(const Global& global, const topology::Member& member, const at::Tensor& full) {
+  if (global.split < 0) return full.clone();
+  return full.chunk(member.count, global.split)[static_cast<std::size_t>(member.index)]
+      .contiguous();
 }
 
 // All stages of a pipeline hold all of it.
@@ -69,11 +70,11 @@ checkpoint::Placement PlacementOf(const Global& global, const topology::Member& 
                                   int stages) {
   checkpoint::Placement placement{.global_shape = global.shape};
   for (int stage = 0; stages > 1 && stage < stages; ++stage) placement.stages.push_back(stage);
-  if (global.cut < 0) {
+  if (global.split < 0) {
     placement.copy_axes = placement.copy_axes.With(Axis::kTensor);
     return placement;
   }
-  const auto dimension = static_cast<std::size_t>(global.cut);
+  const auto dimension = static_cast<std::size_t>(global.split);
   checkpoint::Box box{std::vector<std::int64_t>(global.shape.size(), 0), global.shape};
   box.shape[dimension] /= member.count;
   box.offset[dimension] = member.index * box.shape[dimension];
@@ -81,7 +82,7 @@ checkpoint::Placement PlacementOf(const Global& global, const topology::Member& 
   return placement;
 }
 
-struct CutWorld {
+struct SplitWorld {
   topology::Degrees degrees;
   int stage = 0;
 
@@ -90,12 +91,12 @@ struct CutWorld {
         degrees.pipeline * degrees.replicate * degrees.shard * degrees.sequence * degrees.tensor;
     return topology::Mesh::Create(degrees, world).value();
   }
-  topology::AxisSet cut_axes() const {
+  topology::AxisSet shard_axes() const {
     return stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
   }
 };
 
-const CutWorld kCutWorlds[] = {
+const SplitWorld kSplitWorlds[] = {
     {{.tensor = 2}, 0},
     {{.replicate = 2, .tensor = 2}, 0},
     {{.replicate = 2, .shard = 2, .tensor = 2}, 1},
@@ -116,18 +117,18 @@ const CutWorld kCutWorlds[] = {
 // One rank's engine-less model.
 class PlacedModel : public checkpoint::Stateful {
  public:
-  PlacedModel(const CutWorld& cut_world, const comm::RankGroups& groups)
-      : member_(cut_world.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})),
-        stages_(cut_world.degrees.pipeline) {
+  PlacedModel(const SplitWorld& split_world, const comm::RankGroups& groups)
+      : member_(split_world.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})),
+        stages_(split_world.degrees.pipeline) {
     const Context context{
         .groups = groups,
-        .mesh = cut_world.mesh(),
-        .cut_axes = cut_world.cut_axes(),
+        .mesh = split_world.mesh(),
+        .shard_axes = split_world.shard_axes(),
         .ledger = &ledger_,
-        .sharding = config::ShardingOfStage(cut_world.stage, groups.shards->size())};
+        .sharding = config::ShardingOfStage(split_world.stage, groups.shards->size())};
     ParameterUnit unit{.name = "all", .parameters = {}, .also_reads = {}};
     for (const Global& global : kModel) {
-      const at::Tensor local = LocalOf(global, member_, WholeOf(global, /*salt=*/0));
+      const at::Tensor local = LocalOf(global, member_, FullOf(global, /*salt=*/0));
       unit.parameters.push_back({.name = global.name,
                                  .tensor = local.requires_grad_(),
                                  .placement = PlacementOf(global, member_, stages_)});
@@ -147,7 +148,7 @@ class PlacedModel : public checkpoint::Stateful {
         const std::string& name = bucket->parameters().parameter(i).name;
         const auto global = std::find_if(kModel.begin(), kModel.end(),
                                          [&](const Global& each) { return each.name == name; });
-        bucket->gradients().Add(i, LocalOf(*global, member_, WholeOf(*global, salt)) / stages_);
+        bucket->gradients().Add(i, LocalOf(*global, member_, FullOf(*global, salt)) / stages_);
       }
     }
     model_->units()[0]->EndMicroBatch(zero::MicroBatchEnd::kReduce);
@@ -172,13 +173,13 @@ class PlacedModel : public checkpoint::Stateful {
 
 // Calls `use(model, world)` on every rank of the mesh.
 template <typename Use>
-void WithPlacedModels(const CutWorld& cut_world, Use use) {
-  const topology::Mesh mesh = cut_world.mesh();
-  const Groups gradients(mesh, topology::kGradientAxes), shards(mesh, cut_world.cut_axes());
+void WithPlacedModels(const SplitWorld& split_world, Use use) {
+  const topology::Mesh mesh = split_world.mesh();
+  const Groups gradients(mesh, topology::kGradientAxes), shards(mesh, split_world.shard_axes());
   RunRanks(mesh.world_size(), [&](comm::Communicator& world) {
-    PlacedModel model(cut_world, {.all = &world,
-                                  .gradients = gradients.of(world.rank()),
-                                  .shards = shards.of(world.rank())});
+    PlacedModel model(split_world, {.all = &world,
+                                    .gradients = gradients.of(world.rank()),
+                                    .shards = shards.of(world.rank())});
     use(model, world);
   });
 }
@@ -186,13 +187,13 @@ void WithPlacedModels(const CutWorld& cut_world, Use use) {
 TEST(Placement, ReplicatedParametersCountOnceInTheNorm) {
   double expected = 0.0;
   for (const Global& global : kModel) {
-    expected += WholeOf(global, /*salt=*/3).square().sum().item<double>();
+    expected += FullOf(global, /*salt=*/3).square().sum().item<double>();
   }
-  for (const CutWorld& cut_world : kCutWorlds) {
-    SCOPED_TRACE(&cut_world - kCutWorlds);
+  for (const SplitWorld& split_world : kSplitWorlds) {
+    SCOPED_TRACE(&split_world - kSplitWorlds);
     std::mutex mutex;
     double sum = 0.0;
-    WithPlacedModels(cut_world, [&](PlacedModel& model, comm::Communicator&) {
+    WithPlacedModels(split_world, [&](PlacedModel& model, comm::Communicator&) {
       const double own = model.SumOfSquares(/*salt=*/3);
       const std::lock_guard lock(mutex);
       sum += own;
@@ -202,10 +203,10 @@ TEST(Placement, ReplicatedParametersCountOnceInTheNorm) {
 }
 
 TEST(Placement, ReplicatedParametersAreSavedOnce) {
-  for (const CutWorld& cut_world : kCutWorlds) {
-    SCOPED_TRACE(&cut_world - kCutWorlds);
+  for (const SplitWorld& split_world : kSplitWorlds) {
+    SCOPED_TRACE(&split_world - kSplitWorlds);
     const TemporaryFolder folder;
-    WithPlacedModels(cut_world, [&](PlacedModel& model, comm::Communicator& world) {
+    WithPlacedModels(split_world, [&](PlacedModel& model, comm::Communicator& world) {
       checkpoint::Stateful* const parts[] = {&model};
       const auto saved =
           checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world);
@@ -226,7 +227,7 @@ TEST(Placement, ReplicatedParametersAreSavedOnce) {
                                         [&](const auto& each) { return each.name == global.name; });
         EXPECT_TRUE(checkpoint::ReadAll(*shard->source)
                         .value()
-                        .equal(WholeOf(global, /*salt=*/0).reshape({-1})))
+                        .equal(FullOf(global, /*salt=*/0).reshape({-1})))
             << global.name;
       }
     });

@@ -213,7 +213,7 @@ TEST(RecomputeTest, RanksThatAreGivenTheSameKeepPartsOfIt) {
       return at::arange(count, at::kFloat).set_requires_grad(true);
     };
     const at::Tensor even = leaf(6).view({2, 3}), odd = leaf(5);
-    const activation::ForwardPart part = [](activation::Tensors inputs) {
+    const activation::RecomputedForward part = [](activation::Tensors inputs) {
       return activation::Tensors{inputs[0].square() * inputs[1].sum()};
     };
     at::Tensor inner = even * 1.0;
@@ -222,7 +222,7 @@ TEST(RecomputeTest, RanksThatAreGivenTheSameKeepPartsOfIt) {
     inner = even * 1.0;
     const auto calls = [&] { return world.traffic().of(comm::TrafficKind::kAllGather).calls; };
     const auto before = calls();
-    const auto outputs = activation::Recompute(part, {inner, odd}, {.cut_among = &world});
+    const auto outputs = activation::Recompute(part, {inner, odd}, {.split_among = &world});
     EXPECT_EQ(inner.storage().use_count(), 1) << "nobody keeps all of it";
     const auto gradients = torch::autograd::grad({outputs[0].sum()}, {even, odd});
     EXPECT_TRUE(gradients[0].equal(expected));

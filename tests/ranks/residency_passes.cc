@@ -40,16 +40,16 @@ std::int64_t LeavingBytes(const zero::Context& context) {
 }  // namespace
 
 PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
-  const auto& [stage, budgets, rest_on_host, precision, groups, overlap, last, shape, log_or_none,
-               plus_plus, table_reads_backward, publish_elements, updates] = passes;
+  const auto& [stage, budgets, offloads_to_host, precision, groups, overlap, last, shape,
+               log_or_none, plus_plus, table_reads_backward, publish_elements, updates] = passes;
   std::vector<std::string> others;
   std::vector<std::string>* log = &others;
   const auto note = [&](char what, c10d::OpType op, const at::Tensor& given) {
     const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
-    const std::int64_t whole = given.numel() * (gathers ? host.size() : 1);
-    if (op == c10d::OpType::ALLTOALL_BASE) log->push_back(fmt::format("{}a{}", what, whole));
+    const std::int64_t full = given.numel() * (gathers ? host.size() : 1);
+    if (op == c10d::OpType::ALLTOALL_BASE) log->push_back(fmt::format("{}a{}", what, full));
     if (at::isFloatingType(given.scalar_type())) {
-      log->push_back(fmt::format("{}{}{}", what, gathers ? 'g' : 'r', whole));
+      log->push_back(fmt::format("{}{}{}", what, gathers ? 'g' : 'r', full));
     }
   };
   PassResult result;
@@ -82,9 +82,10 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       .quantized_gradients = plus_plus,
       .publish_elements = publish_elements,
       .overlap = overlap,
-      .tiers = {.parameters = rest_on_host ? zero::Rest::kHost : zero::Rest::kHere,
+      .tiers = {.parameters =
+                    offloads_to_host ? zero::StorageTier::kHost : zero::StorageTier::kHere,
                 .updates_in_backward = updates},
-      .copies = rest_on_host ? std::make_shared<testing::DeferredCopies>(1000) : nullptr};
+      .copies = offloads_to_host ? std::make_shared<testing::DeferredCopies>(1000) : nullptr};
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {

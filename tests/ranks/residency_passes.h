@@ -29,7 +29,7 @@ struct PassResult {
 struct Passes {
   int stage = 3;
   zero::ResidencyBudgets budgets = {};
-  bool rest_on_host = false;  // of a device whose copies come as late as they may
+  bool offloads_to_host = false;  // of a device whose copies come as late as they may
   Precision precision = Precision::kFp32;
   optim::ParameterGrouper groups = optim::OneGroup;
   bool overlap = false;

@@ -86,14 +86,14 @@ TEST(Residency, PublishesByCallsOfAsManyElementsAsMayBe) {
               world,
               {.stage = stage, .overlap = overlap, .shape = shape, .publish_elements = elements});
         };
-        const PassResult plain = run({}), large = run(1 << 20), cut = run(1000), least = run(0);
-        for (const PassResult* each : {&large, &cut, &least}) {
+        const PassResult plain = run({}), large = run(1 << 20), split = run(1000), least = run(0);
+        for (const PassResult* each : {&large, &split, &least}) {
           ExpectSameBits(*each, plain);
           EXPECT_EQ(each->loss, plain.loss);
         }
         EXPECT_EQ(plain.gathers_of_update, 1 + 2 + 1);
         EXPECT_EQ(large.gathers_of_update, plain.gathers_of_update);
-        EXPECT_EQ(cut.gathers_of_update, 9 + 2 * 2 + 1) << "8064, 1792 and 128 elements";
+        EXPECT_EQ(split.gathers_of_update, 9 + 2 * 2 + 1) << "8064, 1792 and 128 elements";
         EXPECT_EQ(least.gathers_of_update, 63 + 2 * 14 + 1) << "64 of each rank";
       }
     }
@@ -109,20 +109,21 @@ TEST(Residency, FetchesShardsFromTheHost) {
           {},
           {.fetch_bytes = 300},
           {.prefetch_bytes = 600, .reuse_bytes = 900, .fetch_bytes = 1 << 20},
-          {.prefetch_bytes = zero::ResidencyBudgets::kLargestPlace,
-           .fetch_bytes = zero::ResidencyBudgets::kLargestPlace}};
+          {.prefetch_bytes = zero::ResidencyBudgets::kLargestNeed,
+           .fetch_bytes = zero::ResidencyBudgets::kLargestNeed}};
       for (const zero::ResidencyBudgets& each : budgets) {
         for (const bool overlap : {false, true}) {
-          const PassResult fetched = RunPasses(
-              world,
-              {.budgets = each, .rest_on_host = true, .precision = precision, .overlap = overlap});
+          const PassResult fetched = RunPasses(world, {.budgets = each,
+                                                       .offloads_to_host = true,
+                                                       .precision = precision,
+                                                       .overlap = overlap});
           ExpectSameBits(fetched, plain);
           EXPECT_GT(fetched.most_fetched_bytes, 0);
           EXPECT_EQ(fetched.fetched_bytes, 0) << "they are where they rest";
         }
       }
     }
-    EXPECT_EQ(RunPasses(world, {.stage = 2, .rest_on_host = true}).most_fetched_bytes, 0);
+    EXPECT_EQ(RunPasses(world, {.stage = 2, .offloads_to_host = true}).most_fetched_bytes, 0);
   });
 }
 
@@ -181,8 +182,8 @@ TEST(Residency, TrainsWithTheSameBitsWhenOverlapped) {
         const PassResult plain = RunPasses(world, {.stage = stage, .precision = precision});
         const std::vector<ResidencyBudgets> budgets = {
             {},
-            {.prefetch_bytes = ResidencyBudgets::kLargestPlace,
-             .reduce_bytes = ResidencyBudgets::kLargestPlace},
+            {.prefetch_bytes = ResidencyBudgets::kLargestNeed,
+             .reduce_bytes = ResidencyBudgets::kLargestNeed},
             {.prefetch_bytes = 1 << 20, .reuse_bytes = 1 << 20, .reduce_bytes = 1 << 20},
             {.prefetch_bytes = 600, .persistent_parameter_bytes = 25 * 4}};
         for (const ResidencyBudgets& each : budgets) {
@@ -195,14 +196,15 @@ TEST(Residency, TrainsWithTheSameBitsWhenOverlapped) {
         }
       }
     }
-    ExpectSameBits(RunPasses(world, {.rest_on_host = true, .overlap = true}), RunPasses(world, {}));
+    ExpectSameBits(RunPasses(world, {.offloads_to_host = true, .overlap = true}),
+                   RunPasses(world, {}));
   });
 }
 
 TEST(Residency, SendsRoundedValuesWithTheSameBitsWhenOverlapped) {
   testing::RunRanks(4, [&](comm::Communicator& world) {
     const PassResult plain = RunPasses(world, {.plus_plus = true});
-    for (const std::int64_t prefetch : {std::int64_t{0}, zero::ResidencyBudgets::kLargestPlace}) {
+    for (const std::int64_t prefetch : {std::int64_t{0}, zero::ResidencyBudgets::kLargestNeed}) {
       ExpectSameBits(
           RunPasses(world,
                     {.budgets = {.prefetch_bytes = prefetch}, .overlap = true, .plus_plus = true}),
@@ -259,7 +261,7 @@ TEST(Residency, UpdatesAUnitOnceItsGradientsHaveBeenReduced) {
             RunPasses(world,
                       {.stage = stage,
                        .budgets = {.reuse_bytes = 1 << 20, .persistent_parameter_bytes = 100},
-                       .rest_on_host = stage == 3,
+                       .offloads_to_host = stage == 3,
                        .overlap = overlap,
                        .updates = true})
                 .weights;

@@ -88,15 +88,15 @@ TEST(ResidualExperts, TensorSequenceAndPipelineRanksMatchOneRank) {
 
 TEST(ResidualExperts, CheckpointsMoveBetweenAllDegrees) {
   const DecoderRun one = ResidualRun(kMixtralDecoder);
-  DecoderRun cut = one, sharded = one;
-  cut.tensor = 2;
-  cut.expert = 2;
+  DecoderRun split = one, sharded = one;
+  split.tensor = 2;
+  split.expert = 2;
   sharded.pipeline = 2;
   sharded.stage = 3;
   sharded.accumulation = 2;
   const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
-  ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, cut, 4));
-  ExpectSameSteps(expected, GoOnFromCheckpoint(cut, 4, sharded, 4));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, split, 4));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(split, 4, sharded, 4));
   ExpectSameSteps(expected, GoOnFromCheckpoint(sharded, 4, one, 2));
 }
 

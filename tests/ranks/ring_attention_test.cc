@@ -45,7 +45,7 @@ at::Tensor Draw(at::IntArrayRef shape, std::uint64_t seed) {
 }
 
 // By operators over all tokens, with what the rule adds and multiplies by, in fp64.
-Attended AttendWhole(at::Tensor q, at::Tensor k, at::Tensor v, const AttentionRule& rule) {
+Attended AttendAtOnce(at::Tensor q, at::Tensor k, at::Tensor v, const AttentionRule& rule) {
   for (at::Tensor* const each : {&q, &k, &v}) *each = each->to(at::kDouble).requires_grad_();
   const std::int64_t shared_by = q.size(1) / k.size(1), tokens = q.size(2);
   const at::Tensor keys = k.repeat_interleave(shared_by, 1),
@@ -73,10 +73,10 @@ at::Tensor OwnOf(const at::Tensor& all, const std::vector<TokenRange>& own) {
   return at::cat(parts, 2);
 }
 
-void ExpectRingGivesThat(const Attended& whole, const at::Tensor& q, const at::Tensor& k,
+void ExpectRingGivesThat(const Attended& full, const at::Tensor& q, const at::Tensor& k,
                          const at::Tensor& v, const AttentionRule& rule, int ranks) {
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
-    const sequence_parallel::Group group(world, SequenceKind::kRing);
+    const sequence_parallel::SequenceGroup group(world, SequenceKind::kRing);
     const auto own = FindTokens(SequenceKind::kRing, q.size(2), world.rank(), ranks);
     const at::Tensor own_q = OwnOf(q, own).requires_grad_(), own_k = OwnOf(k, own).requires_grad_(),
                      own_v = OwnOf(v, own).requires_grad_();
@@ -88,10 +88,10 @@ void ExpectRingGivesThat(const Attended& whole, const at::Tensor& q, const at::T
       EXPECT_LT((ours - expected).abs().max().item<double>(), 2e-6 * std::max(1.0, most))
           << what << " of rank " << world.rank() << " of " << ranks;
     };
-    expect_near(values, whole.values, "values");
-    expect_near(own_q.grad(), whole.of_q, "gradient of queries");
-    expect_near(own_k.grad(), whole.of_k, "gradient of keys");
-    expect_near(own_v.grad(), whole.of_v, "gradient of values");
+    expect_near(values, full.values, "values");
+    expect_near(own_q.grad(), full.of_q, "gradient of queries");
+    expect_near(own_k.grad(), full.of_k, "gradient of keys");
+    expect_near(own_v.grad(), full.of_v, "gradient of values");
   });
 }
 
@@ -99,8 +99,8 @@ void ExpectRingsGiveWhatOneRankGives(std::int64_t heads, std::int64_t kv_heads, 
                                      const AttentionRule& rule) {
   const at::Tensor q = Draw({2, heads, tokens, 8}, 1), k = Draw({2, kv_heads, tokens, 8}, 2),
                    v = Draw({2, kv_heads, tokens, 8}, 3);
-  const Attended whole = AttendWhole(q, k, v, rule);
-  for (const int ranks : {2, 3, 4, 8}) ExpectRingGivesThat(whole, q, k, v, rule, ranks);
+  const Attended full = AttendAtOnce(q, k, v, rule);
+  for (const int ranks : {2, 3, 4, 8}) ExpectRingGivesThat(full, q, k, v, rule, ranks);
 }
 
 // 24 tokens on 8 ranks are stretches of two and one.
@@ -114,7 +114,7 @@ TEST(RingAttention, MatchesAttentionOverFullSamples) {
 TEST(RingAttention, ARankMayHaveOneToken) {
   const at::Tensor q = Draw({1, 2, 3, 8}, 1), k = Draw({1, 2, 3, 8}, 2), v = Draw({1, 2, 3, 8}, 3);
   for (const AttentionRule& rule : {AttentionRule{.scale = 0.4}, AttentionRule{.window = 2}}) {
-    ExpectRingGivesThat(AttendWhole(q, k, v, rule), q, k, v, rule, 3);
+    ExpectRingGivesThat(AttendAtOnce(q, k, v, rule), q, k, v, rule, 3);
   }
 }
 
@@ -129,9 +129,9 @@ TEST(RingAttention, HonoursTheMaskOfATokensWindow) {
         .unsqueeze(0);
   };
   const AttentionRule::Between factors = [](TokenRange queries, TokenRange keys) {
-    const at::Tensor places = at::arange(queries.first, queries.end()).unsqueeze(1) * 7 +
-                              at::arange(keys.first, keys.end()) * 3;
-    return places.remainder(4).ne(0).to(at::kFloat).mul(4.0 / 3.0).unsqueeze(0).unsqueeze(0);
+    const at::Tensor positions = at::arange(queries.first, queries.end()).unsqueeze(1) * 7 +
+                                 at::arange(keys.first, keys.end()) * 3;
+    return positions.remainder(4).ne(0).to(at::kFloat).mul(4.0 / 3.0).unsqueeze(0).unsqueeze(0);
   };
   ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .bias = documents});
   ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .window = 3});
@@ -172,11 +172,11 @@ TEST(RingAttention, EveryStageTrainsInBf16) {
 
 // Ulysses refuses four of these.
 TEST(RingAttention, AnyNumberOfHeadsGoesWithAnyNumberOfRanks) {
-  const std::pair<const char*, int> cuts[] = {
+  const std::pair<const char*, int> splits[] = {
       {kThreeHeads, 2},      {kThreeHeads, 4},       {kThreeHeads, 6},
       {kWindowedDecoder, 6}, {kDistancesDecoder, 4}, {kBentScores, 4},
       {kBentScores, 2},      {kLatentDecoder, 2},    {kLatentDecoder, 3}};
-  for (const auto& [model, sequence] : cuts) {
+  for (const auto& [model, sequence] : splits) {
     SCOPED_TRACE(fmt::format("{} on {}", model, sequence));
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     DecoderRun run = InRing(model, sequence);
@@ -189,10 +189,10 @@ TEST(RingAttention, EvaluationCountsTheLabelsOfAllParts) {
   const auto alone = EvaluateDecoder({.model = kDroppingDecoder}, 1);
   DecoderRun run = InRing(kDroppingDecoder, 2);
   run.accumulation = 2;
-  const auto cut = EvaluateDecoder(run, /*ranks=*/4);
-  EXPECT_NEAR(cut.loss, alone.loss, 1e-5);
-  EXPECT_EQ(cut.labels, alone.labels);
-  EXPECT_EQ(cut.accuracy, alone.accuracy);
+  const auto split = EvaluateDecoder(run, /*ranks=*/4);
+  EXPECT_NEAR(split.loss, alone.loss, 1e-5);
+  EXPECT_EQ(split.labels, alone.labels);
+  EXPECT_EQ(split.accuracy, alone.accuracy);
 }
 
 // Parts begin and end inside documents.

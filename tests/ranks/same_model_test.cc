@@ -55,13 +55,13 @@ TEST(Collectives, OfGradientsThatTravelInOtherFormsAreNotMixed) {
     return zero::Context{.groups = {.all = &world, .gradients = &world, .shards = &world}};
   };
   ExpectNotMixed([&](comm::Communicator& world, const std::string& layer) {
-    const zero::QuantizedCall call{.part = at::zeros({8}), .whole = at::zeros({16}), .tag = layer};
+    const zero::QuantizedCall call{.part = at::zeros({8}), .full = at::zeros({16}), .tag = layer};
     zero::QuantizedReduction(call, context_of(world)).Await();
   });
   ExpectNotMixed([&](comm::Communicator& world, const std::string& layer) {
     zero::Context context = context_of(world);
     context.secondary = {.within = &world, .across = &world.Group("alone", {world.rank()})};
-    const zero::QuantizedCall call{.part = at::zeros({8}), .whole = at::zeros({16}), .tag = layer};
+    const zero::QuantizedCall call{.part = at::zeros({8}), .full = at::zeros({16}), .tag = layer};
     zero::QuantizedReduction(call, context).Await();
   });
   ExpectNotMixed([&](comm::Communicator& world, const std::string& layer) {

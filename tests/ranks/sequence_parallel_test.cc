@@ -47,10 +47,10 @@ TEST(SequenceParallel, EveryStageTrainsInBf16) {
 }
 
 TEST(SequenceParallel, HeadsAreSharedUnevenlyAndThoseOfTheKeysRepeated) {
-  const std::pair<const char*, int> cuts[] = {{kUnevenSequence, 2},   {kUnevenSequence, 6},
-                                              {kLlamaDecoder, 4},     {kWindowedDecoder, 4},
-                                              {kDistancesDecoder, 2}, {kDistancesDecoder, 3}};
-  for (const auto& [model, sequence] : cuts) {
+  const std::pair<const char*, int> splits[] = {{kUnevenSequence, 2},   {kUnevenSequence, 6},
+                                                {kLlamaDecoder, 4},     {kWindowedDecoder, 4},
+                                                {kDistancesDecoder, 2}, {kDistancesDecoder, 3}};
+  for (const auto& [model, sequence] : splits) {
     SCOPED_TRACE(fmt::format("{} on {}", model, sequence));
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     const DecoderRun run{.model = model, .sequence = sequence, .stage = 3};
@@ -61,10 +61,10 @@ TEST(SequenceParallel, HeadsAreSharedUnevenlyAndThoseOfTheKeysRepeated) {
 TEST(SequenceParallel, EvaluationCountsTheLabelsOfAllParts) {
   const auto alone = EvaluateDecoder({.model = kDroppingDecoder}, 1);
   const DecoderRun run{.model = kDroppingDecoder, .sequence = 2, .accumulation = 2};
-  const auto cut = EvaluateDecoder(run, /*ranks=*/4);
-  EXPECT_NEAR(cut.loss, alone.loss, 1e-5);
-  EXPECT_EQ(cut.labels, alone.labels);
-  EXPECT_EQ(cut.accuracy, alone.accuracy);
+  const auto split = EvaluateDecoder(run, /*ranks=*/4);
+  EXPECT_NEAR(split.loss, alone.loss, 1e-5);
+  EXPECT_EQ(split.labels, alone.labels);
+  EXPECT_EQ(split.accuracy, alone.accuracy);
   EXPECT_GT(alone.accuracy, 0.0);
 }
 
@@ -73,8 +73,8 @@ TEST(SequenceParallel, PackedDocumentsReachOverParts) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     SCOPED_TRACE(model);
     const auto alone = RunDecoder({.model = model, .packed = true}, 1, kTrainedSteps).steps;
-    const auto whole = RunDecoder({.model = model}, 1, 1).steps;
-    EXPECT_GT(std::abs(alone[0].loss - whole[0].loss), 1e-4) << "documents change what is seen";
+    const auto full = RunDecoder({.model = model}, 1, 1).steps;
+    EXPECT_GT(std::abs(alone[0].loss - full[0].loss), 1e-4) << "documents change what is seen";
     const DecoderRun run{.model = model, .sequence = 4, .stage = 1, .packed = true};
     ExpectSameSteps(alone, RunDecoder(run, 4, kTrainedSteps).steps);
   }
@@ -109,7 +109,7 @@ TEST(SequenceParallel, CheckpointsMoveBetweenDegrees) {
 TEST(SequenceParallel, ATokensHeadsGoToTheRanksThatHaveThem) {
   constexpr std::int64_t kTokens = 6, kHeads = 5, kWidth = 2;
   testing::RunRanks(3, [&](comm::Communicator& world) {
-    const sequence_parallel::Group group(world);
+    const sequence_parallel::SequenceGroup group(world);
     const at::Tensor all =
         at::arange(2 * kTokens * kHeads * kWidth).view({2, kTokens, kHeads, kWidth});
     const auto shares = sequence_parallel::ShareHeads(kHeads, kHeads, 3)->queries;

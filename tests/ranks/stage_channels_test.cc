@@ -46,13 +46,13 @@ void ExpectSameTensors(const NamedTensors& expected, const NamedTensors& ours) {
 
 // Runs two stages of `tensor` ranks each, with this rank's channels and its stage.
 template <typename Body>
-void RunStages(int tensor, const engine::ChannelCut& cut, const Body& body) {
+void RunStages(int tensor, const engine::ChannelSharding& sharding, const Body& body) {
   testing::RunRanks(2 * tensor, [&](comm::Communicator& world) {
     const int stage = world.rank() / tensor, part = world.rank() % tensor;
     comm::Communicator& stages = world.Group(fmt::format("stages {}", part), {part, tensor + part});
     std::vector<int> members;
     for (int i = 0; i < tensor; ++i) members.push_back(stage * tensor + i);
-    engine::ChannelCut own = cut;
+    engine::ChannelSharding own = sharding;
     own.tensor = &world.Group(fmt::format("tensor {}", stage), members);
     StageChannels channels(stages, own);
     body(channels, stage, world);
@@ -88,8 +88,8 @@ TEST(StageChannels, PartitionedTensorsArriveInFull) {
 
 TEST(StageChannels, ASingleRankSendsTheFullTensor) {
   RunStages(2, {}, [](StageChannels& channels, int stage, comm::Communicator& world) {
-    if (world.rank() == 2) channels.SendWhole(0, MakeMessage());
-    if (world.rank() == 0) ExpectSameTensors(MakeMessage(), channels.ReceiveWhole(1));
+    if (world.rank() == 2) channels.SendFull(0, MakeMessage());
+    if (world.rank() == 0) ExpectSameTensors(MakeMessage(), channels.ReceiveFull(1));
     if (stage == 0) channels.SendActivations(1, MakeMessage());
     if (stage == 1) ExpectSameTensors(MakeMessage(), channels.ReceiveActivations(0));
   });
@@ -116,7 +116,7 @@ TrainedStage TrainCounted(const DecoderRun& run, int ranks) {
   return trained;
 }
 
-struct PartsCase {
+struct ChannelCase {
   const char* model;
   int tensor, sequence = 1;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
@@ -127,36 +127,39 @@ struct PartsCase {
 // `chunks` the first stage sends as often for each of them, and receives from the last one's.
 TEST(StageChannels, TensorRanksDivideTheBytesBetweenStagesAndChangeNoBit) {
   using Kind = pipeline::ScheduleKind;
-  for (const PartsCase& cut :
-       {PartsCase{kDroppingDecoder, 2}, PartsCase{kLlamaDecoder, 4}, PartsCase{kLlamaDecoder, 2, 2},
-        PartsCase{kDistancesDecoder, 3}, PartsCase{kMixtralDecoder, 2},
-        PartsCase{kLlamaDecoder, 2, 1, Kind::kInterleaved, 2},
-        PartsCase{kLlamaDecoder, 2, 1, Kind::kZeroBubbleV, 2}}) {
-    SCOPED_TRACE(fmt::format("{} on tp {} sp {}, {}", cut.model, cut.tensor, cut.sequence,
-                             NameOf(cut.schedule)));
-    DecoderRun run{.model = cut.model,
-                   .tensor = cut.tensor,
-                   .sequence = cut.sequence,
+  for (const ChannelCase& sharding :
+       {ChannelCase{kDroppingDecoder, 2}, ChannelCase{kLlamaDecoder, 4},
+        ChannelCase{kLlamaDecoder, 2, 2}, ChannelCase{kDistancesDecoder, 3},
+        ChannelCase{kMixtralDecoder, 2}, ChannelCase{kLlamaDecoder, 2, 1, Kind::kInterleaved, 2},
+        ChannelCase{kLlamaDecoder, 2, 1, Kind::kZeroBubbleV, 2}}) {
+    SCOPED_TRACE(fmt::format("{} on tp {} sp {}, {}", sharding.model, sharding.tensor,
+                             sharding.sequence, NameOf(sharding.schedule)));
+    DecoderRun run{.model = sharding.model,
+                   .tensor = sharding.tensor,
+                   .sequence = sharding.sequence,
                    .pipeline = 2,
-                   .schedule = cut.schedule,
-                   .chunks = cut.chunks,
+                   .schedule = sharding.schedule,
+                   .chunks = sharding.chunks,
                    .accumulation = 4};
     const TrainedStage in_parts = TrainCounted(run, run.ranks_of_a_sample());
     run.sends_parts = false;
-    const TrainedStage whole = TrainCounted(run, run.ranks_of_a_sample());
-    ExpectSameBits(whole.outcome, in_parts.outcome);
-    if (cut.model == kMixtralDecoder) {  // sends numbers of its routers, too
-      EXPECT_LT(in_parts.bytes, whole.bytes);
+    const TrainedStage full = TrainCounted(run, run.ranks_of_a_sample());
+    ExpectSameBits(full.outcome, in_parts.outcome);
+    if (sharding.model == kMixtralDecoder) {  // sends numbers of its routers, too
+      EXPECT_LT(in_parts.bytes, full.bytes);
       continue;
     }
-    const bool turns_back = cut.schedule == Kind::kZeroBubbleV;  // within the last stage
-    const std::uint64_t links = turns_back ? 2 : 2 * static_cast<std::uint64_t>(cut.chunks) - 1;
+    const bool returns_within_stage =
+        sharding.schedule == Kind::kZeroBubbleV;  // within the last stage
+    const std::uint64_t links =
+        returns_within_stage ? 2 : 2 * static_cast<std::uint64_t>(sharding.chunks) - 1;
     const std::uint64_t messages = links * 4 * kTrainedSteps;
     const std::uint64_t tensor_bytes =
-        2ULL * 12 * 24 * sizeof(float) / static_cast<std::uint64_t>(cut.sequence);
-    EXPECT_EQ(whole.bytes, messages * (kHeader + 2 * tensor_bytes));
-    EXPECT_EQ(in_parts.bytes,
-              messages * (kHeader + 2 * tensor_bytes / static_cast<std::uint64_t>(cut.tensor)));
+        2ULL * 12 * 24 * sizeof(float) / static_cast<std::uint64_t>(sharding.sequence);
+    EXPECT_EQ(full.bytes, messages * (kHeader + 2 * tensor_bytes));
+    EXPECT_EQ(
+        in_parts.bytes,
+        messages * (kHeader + 2 * tensor_bytes / static_cast<std::uint64_t>(sharding.tensor)));
   }
 }
 

@@ -89,12 +89,12 @@ TEST(StageWindows, TheLastBackwardPassOfAStepReduces) {
     run.pipeline = 3;
     testing::RunRanks(6, [&](comm::Communicator& host) {
       std::mutex mutex;
-      int reductions = 0, behind_sends = 0;
+      int reductions = 0, after_sends = 0;
       const auto count = [&](c10d::OpType op, const at::Tensor&) {
         const std::lock_guard lock(mutex);
         const bool reduces = op == c10d::OpType::_REDUCE_SCATTER_BASE;
         reductions += reduces ? 1 : 0;
-        behind_sends = op == c10d::OpType::SEND ? 0 : behind_sends + (reduces ? 1 : 0);
+        after_sends = op == c10d::OpType::SEND ? 0 : after_sends + (reduces ? 1 : 0);
       };
       const auto observe = [&](comm::Communicator& control) -> c10::intrusive_ptr<c10d::Backend> {
         return c10::make_intrusive<ObservedBackend>(control.backend(), count);
@@ -106,7 +106,7 @@ TEST(StageWindows, TheLastBackwardPassOfAStepReduces) {
       const bool is_in_the_middle = world.rank() / 2 == 1;
       if (!is_in_the_middle) return;
       EXPECT_GT(reductions, 0) << NameOf(kind);
-      EXPECT_EQ(behind_sends, 0) << NameOf(kind);
+      EXPECT_EQ(after_sends, 0) << NameOf(kind);
     });
   }
 }

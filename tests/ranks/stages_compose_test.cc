@@ -22,33 +22,33 @@ struct StageShape {
   int chunks = 1, tensor = 1;
 };
 
-DecoderRun CutBy(const StageShape& cut, DecoderRun run) {
-  run.pipeline = cut.pipeline;
-  run.stage = cut.zero;
-  run.schedule = cut.schedule;
-  run.chunks = cut.chunks;
-  run.tensor = cut.tensor;
+DecoderRun SplitBy(const StageShape& split, DecoderRun run) {
+  run.pipeline = split.pipeline;
+  run.stage = split.zero;
+  run.schedule = split.schedule;
+  run.chunks = split.chunks;
+  run.tensor = split.tensor;
   return run;
 }
 
 // Of four stages the first has the table alone, in which nothing is trained, and the last the head.
 TEST(StagesCompose, AdaptersMatchOneRank) {
-  const StageShape cuts[] = {{2, 2, 0},
-                             {2, 4, 1},
-                             {2, 4, 2},
-                             {2, 4, 3},
-                             {4, 4, 3},
-                             {2, 4, 3, ScheduleKind::kInterleaved, 2},
-                             {2, 2, 1, ScheduleKind::kZeroBubbleH1},
-                             {2, 4, 3, ScheduleKind::kZeroBubbleV, 2},
-                             {2, 4, 2, ScheduleKind::kGPipe, 1, 2}};
+  const StageShape splits[] = {{2, 2, 0},
+                               {2, 4, 1},
+                               {2, 4, 2},
+                               {2, 4, 3},
+                               {4, 4, 3},
+                               {2, 4, 3, ScheduleKind::kInterleaved, 2},
+                               {2, 2, 1, ScheduleKind::kZeroBubbleH1},
+                               {2, 4, 3, ScheduleKind::kZeroBubbleV, 2},
+                               {2, 4, 2, ScheduleKind::kGPipe, 1, 2}};
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     const DecoderRun one{.model = model, .accumulation = 4, .lora_rank = 3};
     const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
-    for (const StageShape& cut : cuts) {
-      SCOPED_TRACE(fmt::format("{} pp {} tp {} of {} ranks, ZeRO {}, {}", model, cut.pipeline,
-                               cut.tensor, cut.ranks, cut.zero, NameOf(cut.schedule)));
-      const DecoderOutcome ours = RunDecoder(CutBy(cut, one), cut.ranks, kTrainedSteps);
+    for (const StageShape& split : splits) {
+      SCOPED_TRACE(fmt::format("{} pp {} tp {} of {} ranks, ZeRO {}, {}", model, split.pipeline,
+                               split.tensor, split.ranks, split.zero, NameOf(split.schedule)));
+      const DecoderOutcome ours = RunDecoder(SplitBy(split, one), split.ranks, kTrainedSteps);
       ExpectSameSteps(alone.steps, ours.steps);
       ExpectSameParameters(alone, ours);
     }
@@ -57,26 +57,26 @@ TEST(StagesCompose, AdaptersMatchOneRank) {
 
 // Sub-groups, which are as long in both, are what a norm's sum is made of.
 TEST(StagesCompose, StateInFilesTrainsWithTheBitsOfStateInMemory) {
-  const StageShape cuts[] = {{2, 4, 3},
-                             {2, 4, 3, ScheduleKind::kGPipe},
-                             {2, 4, 3, ScheduleKind::kInterleaved, 2},
-                             {2, 4, 3, ScheduleKind::kZeroBubbleH1},
-                             {2, 4, 3, ScheduleKind::kZeroBubbleV, 2}};
+  const StageShape splits[] = {{2, 4, 3},
+                               {2, 4, 3, ScheduleKind::kGPipe},
+                               {2, 4, 3, ScheduleKind::kInterleaved, 2},
+                               {2, 4, 3, ScheduleKind::kZeroBubbleH1},
+                               {2, 4, 3, ScheduleKind::kZeroBubbleV, 2}};
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
-    for (const StageShape& cut : cuts) {
+    for (const StageShape& split : splits) {
       for (const bool bf16 : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} pp {} of {} ranks, {}{}", model, cut.pipeline, cut.ranks,
-                                 NameOf(cut.schedule), bf16 ? ", bf16" : ""));
-        const DecoderRun run =
-            CutBy(cut, {.model = model, .accumulation = 4, .bf16 = bf16, .sub_group_size = 2048});
-        const DecoderOutcome in_memory = RunDecoder(run, cut.ranks, kTrainedSteps);
+        SCOPED_TRACE(fmt::format("{} pp {} of {} ranks, {}{}", model, split.pipeline, split.ranks,
+                                 NameOf(split.schedule), bf16 ? ", bf16" : ""));
+        const DecoderRun run = SplitBy(
+            split, {.model = model, .accumulation = 4, .bf16 = bf16, .sub_group_size = 2048});
+        const DecoderOutcome in_memory = RunDecoder(run, split.ranks, kTrainedSteps);
         const testing::TemporaryFolder folder;
         DecoderRun state = run;
         state.optimizer_folder = folder.path().string();
-        ExpectSameBits(in_memory, RunDecoder(state, cut.ranks, kTrainedSteps));
+        ExpectSameBits(in_memory, RunDecoder(state, split.ranks, kTrainedSteps));
         DecoderRun all = state;
         all.parameter_folder = folder.path().string();
-        ExpectSameBits(in_memory, RunDecoder(all, cut.ranks, kTrainedSteps));
+        ExpectSameBits(in_memory, RunDecoder(all, split.ranks, kTrainedSteps));
         EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
       }
     }
@@ -86,7 +86,7 @@ TEST(StagesCompose, StateInFilesTrainsWithTheBitsOfStateInMemory) {
 // A shard that is a whole gradient is summed in another order for its norm.
 TEST(StagesCompose, StagesOfOneRankHaveTheirStateInFiles) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
-    const DecoderRun run = CutBy({2, 2, 3}, {.model = model, .accumulation = 4});
+    const DecoderRun run = SplitBy({2, 2, 3}, {.model = model, .accumulation = 4});
     const DecoderOutcome in_memory = RunDecoder(run, 2, kTrainedSteps);
     const testing::TemporaryFolder folder;
     DecoderRun in_files = run;
@@ -100,7 +100,7 @@ TEST(StagesCompose, StagesOfOneRankHaveTheirStateInFiles) {
 TEST(StagesCompose, EveryStageOfZeroOffloadsItsOptimizer) {
   for (const int zero : {1, 2, 3}) {
     SCOPED_TRACE(zero);
-    const DecoderRun run = CutBy({2, 4, zero}, {.model = kDroppingDecoder, .accumulation = 4});
+    const DecoderRun run = SplitBy({2, 4, zero}, {.model = kDroppingDecoder, .accumulation = 4});
     const DecoderOutcome in_memory = RunDecoder(run, 4, kTrainedSteps);
     DecoderRun to_host = run;
     to_host.offloads_optimizer = true;
@@ -111,7 +111,7 @@ TEST(StagesCompose, EveryStageOfZeroOffloadsItsOptimizer) {
 TEST(StagesCompose, CheckpointsOfOffloadedStagesResumeOnOneRank) {
   const testing::TemporaryFolder folder;
   const DecoderRun alone{.model = kLlamaDecoder, .accumulation = 2};
-  DecoderRun stages = CutBy({2, 4, 3}, alone);
+  DecoderRun stages = SplitBy({2, 4, 3}, alone);
   stages.optimizer_folder = stages.parameter_folder = folder.path().string();
   auto through = RunDecoder(alone, 1, 4).steps;
   through.erase(through.begin(), through.begin() + 2);

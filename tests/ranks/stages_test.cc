@@ -65,19 +65,19 @@ class Hop : public Block {
 };
 
 // Of all blocks, or of a stage's: there the first one of each chunk counts.
-std::shared_ptr<BlockList> MakeHops(int stage, const VirtualStages& places,
+std::shared_ptr<BlockList> MakeHops(int stage, const VirtualStages& virtual_stages,
                                     HeldCount* held = nullptr) {
-  const int blocks = kHops / places.count();
+  const int blocks = kHops / virtual_stages.count();
   auto model = std::make_shared<BlockList>();
-  models::StagePart part{.stage = stage, .stages = places.stages, .all = kHops};
-  for (int chunk = 0; chunk < places.chunks; ++chunk) {
-    const int first = places.At({stage, chunk}) * blocks;
+  models::StageBlocks part{.stage = stage, .stages = virtual_stages.stages, .all = kHops};
+  for (int chunk = 0; chunk < virtual_stages.chunks; ++chunk) {
+    const int first = virtual_stages.At({stage, chunk}) * blocks;
     part.chunks.push_back({first, first + blocks});
     for (int i = first; i < first + blocks; ++i) {
       model->Add(std::make_shared<Hop>(i, i == first ? held : nullptr));
     }
   }
-  if (places.stages > 1) model->SetPart(part);
+  if (virtual_stages.stages > 1) model->SetPart(part);
   return model;
 }
 
@@ -107,48 +107,50 @@ StepResult RunHops(Engine& engine, int reader) {
 }
 
 // Ranks are stage-major; those of a stage read different samples.
-void ExpectStagesTrainAsOne(const VirtualStages& places, int zero_stage) {
-  testing::RunRanks(places.stages * kHopReaders, [&](comm::Communicator& world) {
+void ExpectStagesTrainAsOne(const VirtualStages& virtual_stages, int zero_stage) {
+  testing::RunRanks(virtual_stages.stages * kHopReaders, [&](comm::Communicator& world) {
     const int stage = world.rank() / kHopReaders, reader = world.rank() % kHopReaders;
     std::vector<int> readers;
     for (int i = 0; i < kHopReaders; ++i) readers.push_back(stage * kHopReaders + i);
     comm::Communicator& data = world.Group("readers " + std::to_string(stage), readers);
-    const auto part = MakeHopEngine(MakeHops(stage, places), places.kind, zero_stage, world);
+    const auto part =
+        MakeHopEngine(MakeHops(stage, virtual_stages), virtual_stages.kind, zero_stage, world);
     // Stages add micro-batches up before they reduce them, as ZeRO 1 does without stages.
-    const auto whole = MakeHopEngine(MakeHops(0, {}), places.kind, std::min(zero_stage, 1), data);
-    EXPECT_EQ(part->parameter_count(), whole->parameter_count());
+    const auto full =
+        MakeHopEngine(MakeHops(0, {}), virtual_stages.kind, std::min(zero_stage, 1), data);
+    EXPECT_EQ(part->parameter_count(), full->parameter_count());
     for (int step = 0; step < kHopSteps; ++step) {
-      const StepResult ours = RunHops(*part, reader), theirs = RunHops(*whole, reader);
+      const StepResult ours = RunHops(*part, reader), theirs = RunHops(*full, reader);
       EXPECT_EQ(ours.loss, theirs.loss);
       EXPECT_DOUBLE_EQ(ours.grad_norm, theirs.grad_norm);
       EXPECT_EQ(ours.samples, theirs.samples);
     }
-    const auto ours = ExportAll(*part), theirs = ExportAll(*whole);
+    const auto ours = ExportAll(*part), theirs = ExportAll(*full);
     EXPECT_EQ(ours.size(), world.rank() == 0 ? static_cast<std::size_t>(kHops) : 0U);
     for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
   });
 }
 
-constexpr VirtualStages kPlaces[] = {{ScheduleKind::kGPipe, 2},
-                                     {ScheduleKind::kGPipe, 3},
-                                     {ScheduleKind::kOneForwardOneBackward, 2},
-                                     {ScheduleKind::kOneForwardOneBackward, 3},
-                                     {ScheduleKind::kInterleaved, 2, 3},
-                                     {ScheduleKind::kInterleaved, 3, 2},
-                                     {ScheduleKind::kZeroBubbleH1, 2},
-                                     {ScheduleKind::kZeroBubbleH1, 3},
-                                     {ScheduleKind::kZeroBubbleV, 3, 2}};
+constexpr VirtualStages kVirtualStages[] = {{ScheduleKind::kGPipe, 2},
+                                            {ScheduleKind::kGPipe, 3},
+                                            {ScheduleKind::kOneForwardOneBackward, 2},
+                                            {ScheduleKind::kOneForwardOneBackward, 3},
+                                            {ScheduleKind::kInterleaved, 2, 3},
+                                            {ScheduleKind::kInterleaved, 3, 2},
+                                            {ScheduleKind::kZeroBubbleH1, 2},
+                                            {ScheduleKind::kZeroBubbleH1, 3},
+                                            {ScheduleKind::kZeroBubbleV, 3, 2}};
 
-std::string Describe(const VirtualStages& places) {
-  return std::string(NameOf(places.kind)) + ", " + std::to_string(places.stages) + " stages of " +
-         std::to_string(places.chunks) + " chunks";
+std::string Describe(const VirtualStages& virtual_stages) {
+  return std::string(NameOf(virtual_stages.kind)) + ", " + std::to_string(virtual_stages.stages) +
+         " stages of " + std::to_string(virtual_stages.chunks) + " chunks";
 }
 
 TEST(Stages, MatchOneEngineOfAllBlocks) {
-  for (const VirtualStages& places : kPlaces) {
+  for (const VirtualStages& virtual_stages : kVirtualStages) {
     for (const int zero_stage : {0, 1, 2, 3}) {
-      SCOPED_TRACE(Describe(places) + ", ZeRO " + std::to_string(zero_stage));
-      ExpectStagesTrainAsOne(places, zero_stage);
+      SCOPED_TRACE(Describe(virtual_stages) + ", ZeRO " + std::to_string(zero_stage));
+      ExpectStagesTrainAsOne(virtual_stages, zero_stage);
     }
   }
 }
@@ -166,30 +168,32 @@ TEST(Stages, AFrozenStageLeavesTheOthersTheirTraining) {
       }
       return MakeHopEngine(model, ScheduleKind::kOneForwardOneBackward, /*zero_stage=*/1, ranks);
     };
-    const auto part = make(world.rank(), 2, world), whole = make(0, 1, alone);
+    const auto part = make(world.rank(), 2, world), full = make(0, 1, alone);
     for (int step = 0; step < kHopSteps; ++step) {
-      EXPECT_EQ(RunHops(*part, 0).loss, RunHops(*whole, 0).loss);
+      EXPECT_EQ(RunHops(*part, 0).loss, RunHops(*full, 0).loss);
     }
-    const auto ours = ExportAll(*part), theirs = ExportAll(*whole);
+    const auto ours = ExportAll(*part), theirs = ExportAll(*full);
     for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
   });
 }
 
 TEST(Stages, HoldTheActivationsOfTheMicroBatchesOfTheSchedule) {
-  std::vector<VirtualStages> all(std::begin(kPlaces), std::end(kPlaces));
+  std::vector<VirtualStages> all(std::begin(kVirtualStages), std::end(kVirtualStages));
   all.push_back({ScheduleKind::kOneForwardOneBackward, 6});
-  for (const VirtualStages& places : all) {
-    SCOPED_TRACE(Describe(places));
-    testing::RunRanks(places.stages, [&](comm::Communicator& world) {
+  for (const VirtualStages& virtual_stages : all) {
+    SCOPED_TRACE(Describe(virtual_stages));
+    testing::RunRanks(virtual_stages.stages, [&](comm::Communicator& world) {
       HeldCount held;
-      const auto engine =
-          MakeHopEngine(MakeHops(world.rank(), places, &held), places.kind, 0, world);
+      const auto engine = MakeHopEngine(MakeHops(world.rank(), virtual_stages, &held),
+                                        virtual_stages.kind, 0, world);
       RunHops(*engine, /*reader=*/0);
-      const auto schedule = pipeline::Schedule::Create(
-          places.kind,
-          {.stages = places.stages, .chunks = places.chunks, .micro_batches = kHopBatches});
+      const auto schedule =
+          pipeline::PipelineSchedule::Create(virtual_stages.kind, {.stages = virtual_stages.stages,
+                                                                   .chunks = virtual_stages.chunks,
+                                                                   .micro_batches = kHopBatches});
       const int counted = schedule.value().CountHeld(world.rank());
-      if (places.kind == ScheduleKind::kZeroBubbleH1 || places.kind == ScheduleKind::kZeroBubbleV) {
+      if (virtual_stages.kind == ScheduleKind::kZeroBubbleH1 ||
+          virtual_stages.kind == ScheduleKind::kZeroBubbleV) {
         EXPECT_LE(held.most, counted) << "these blocks keep nothing for their weights";
       } else {
         EXPECT_EQ(held.most, counted);
@@ -205,7 +209,7 @@ TEST(Stages, RefusesUnsupportedFeaturesBeforeABatchIsTaken) {
         MakeHopEngine(MakeHops(0, {}), ScheduleKind::kGPipe, /*zero_stage=*/0, world);
     const auto refusal = [&](ScheduleKind kind, const pipeline::PipelineShape& shape) {
       const auto next = []() -> StatusOr<Bundle> { return InternalError("a batch was taken"); };
-      const auto schedule = pipeline::Schedule::Create(kind, shape);
+      const auto schedule = pipeline::PipelineSchedule::Create(kind, shape);
       const auto program = PlanStagePrograms(schedule.value()).front();
       return engine::Executor(*engine).Run(program, next).status().message();
     };

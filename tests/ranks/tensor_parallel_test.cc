@@ -77,10 +77,10 @@ TEST(TensorParallel, AdaptersTrainAsOnOneRank) {
       DecoderRun run{.model = model, .stage = stage, .lora_rank = 3};
       const DecoderOutcome alone = RunDecoder(run, 1, kTrainedSteps);
       run.tensor = 2;
-      const DecoderOutcome cut = RunDecoder(run, 4, kTrainedSteps);
-      ExpectSameSteps(alone.steps, cut.steps);
+      const DecoderOutcome split = RunDecoder(run, 4, kTrainedSteps);
+      ExpectSameSteps(alone.steps, split.steps);
       for (const auto& [name, value] : alone.parameters) {
-        EXPECT_TRUE(cut.parameters.at(name).allclose(value, 1e-3, 1e-5)) << name;
+        EXPECT_TRUE(split.parameters.at(name).allclose(value, 1e-3, 1e-5)) << name;
       }
     }
   }
@@ -94,9 +94,9 @@ TEST(TensorParallel, AdaptersTrainAsOnOneRank) {
 
 // DoRA's first magnitudes are read as of the whole weight, of which each rank takes its part.
 TEST(TensorParallel, MagnitudesStartAsNormsOfTheFullWeight) {
-  const at::Tensor whole = at::arange(24 * 24, at::kFloat).view({24, 24});
+  const at::Tensor full = at::arange(24 * 24, at::kFloat).view({24, 24});
   const auto read = [&](const std::string&, std::int64_t first, const at::Tensor& values) {
-    values.copy_(whole.flatten().narrow(0, first, values.numel()));
+    values.copy_(full.flatten().narrow(0, first, values.numel()));
     return OkStatus();
   };
   testing::RunRanks(2, [&](comm::Communicator& world) {
@@ -113,7 +113,7 @@ TEST(TensorParallel, MagnitudesStartAsNormsOfTheFullWeight) {
     const std::int64_t first = 12 * world.rank();
     const at::Tensor own = at::zeros({12});
     ASSERT_TRUE(derived.Read(name, first, own, read).ok());
-    EXPECT_TRUE(own.allclose(whole.narrow(0, first, 12).norm(2, {1})));
+    EXPECT_TRUE(own.allclose(full.narrow(0, first, 12).norm(2, {1})));
   });
 }
 
@@ -121,10 +121,10 @@ TEST(TensorParallel, MagnitudesStartAsNormsOfTheFullWeight) {
 TEST(TensorParallel, EvaluatesLikeOneRank) {
   for (const char* model : {kGpt2, kUnevenLlama}) {
     const auto alone = EvaluateDecoder({.model = model}, 1);
-    const auto cut = EvaluateDecoder({.model = model, .tensor = 2}, 2);
-    EXPECT_NEAR(cut.loss, alone.loss, 1e-5);
-    EXPECT_EQ(cut.labels, alone.labels);
-    EXPECT_EQ(cut.accuracy, alone.accuracy);
+    const auto split = EvaluateDecoder({.model = model, .tensor = 2}, 2);
+    EXPECT_NEAR(split.loss, alone.loss, 1e-5);
+    EXPECT_EQ(split.labels, alone.labels);
+    EXPECT_EQ(split.accuracy, alone.accuracy);
   }
 }
 
@@ -151,15 +151,15 @@ TEST(TensorParallel, EveryStageMatchesOneRank) {
 }
 
 TEST(TensorParallel, ShardsEveryLayoutOfWeights) {
-  const std::pair<const char*, int> cuts[] = {{kQwen3, 2},         {kPhi3, 2},
-                                              {kBloom, 2},         {kOpt, 2},
-                                              {kLlamaDecoder, 4},  {kQwen3, 4},
-                                              {kUnevenLlama, 2},   {kUnevenLlama, 6},
-                                              {kUnevenDropout, 2}, {kBloomOfSixHeads, 4},
-                                              {kGemma2, 2},        {kNeox, 2},
-                                              {kFalcon, 2},        {kLatentDecoder, 2},
-                                              {kLatentDecoder, 4}};
-  for (const auto& [model, tensor] : cuts) {
+  const std::pair<const char*, int> splits[] = {{kQwen3, 2},         {kPhi3, 2},
+                                                {kBloom, 2},         {kOpt, 2},
+                                                {kLlamaDecoder, 4},  {kQwen3, 4},
+                                                {kUnevenLlama, 2},   {kUnevenLlama, 6},
+                                                {kUnevenDropout, 2}, {kBloomOfSixHeads, 4},
+                                                {kGemma2, 2},        {kNeox, 2},
+                                                {kFalcon, 2},        {kLatentDecoder, 2},
+                                                {kLatentDecoder, 4}};
+  for (const auto& [model, tensor] : splits) {
     SCOPED_TRACE(fmt::format("{} in {}", model, tensor));
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, kTrainedSteps);
     const DecoderRun run{.model = model, .tensor = tensor, .stage = 3};
@@ -197,11 +197,11 @@ TEST(TensorParallel, InitialValuesAndExportsDoNotDependOnThePartition) {
   for (const char* model : {kGpt2, kLlamaDecoder, kPhi3, kOpt, kUnevenLlama}) {
     SCOPED_TRACE(model);
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, /*steps=*/0);
-    const DecoderOutcome cut =
+    const DecoderOutcome split =
         RunDecoder({.model = model, .tensor = 2, .stage = 3}, 4, /*steps=*/0);
-    ASSERT_EQ(cut.parameters.size(), alone.parameters.size());
+    ASSERT_EQ(split.parameters.size(), alone.parameters.size());
     for (const auto& [name, value] : alone.parameters) {
-      EXPECT_TRUE(cut.parameters.at(name).equal(value)) << name;
+      EXPECT_TRUE(split.parameters.at(name).equal(value)) << name;
     }
   }
 }
@@ -209,10 +209,10 @@ TEST(TensorParallel, InitialValuesAndExportsDoNotDependOnThePartition) {
 TEST(TensorParallel, TrainsTheWeightsThatOneRankTrains) {
   const DecoderRun run{.model = kGpt2, .optimizer = config::SgdConfig{.momentum = 0.9}};
   const DecoderOutcome alone = RunDecoder(run, 1, kTrainedSteps);
-  DecoderRun cut = run;
-  cut.tensor = 2;
-  cut.stage = 1;
-  const DecoderOutcome ours = RunDecoder(cut, 4, kTrainedSteps);
+  DecoderRun split = run;
+  split.tensor = 2;
+  split.stage = 1;
+  const DecoderOutcome ours = RunDecoder(split, 4, kTrainedSteps);
   for (const auto& [name, value] : alone.parameters) {
     EXPECT_TRUE(ours.parameters.at(name).allclose(value, 1e-5, 1e-6)) << name;
   }

@@ -83,9 +83,9 @@ class MadeUpSource : public TensorSource {
 };
 
 // A tensor that is cut among the ranks, one element more on each than on the next.
-class SourcePart : public Stateful {
+class SourceSlice : public Stateful {
  public:
-  explicit SourcePart(const comm::Communicator& world) {
+  explicit SourceSlice(const comm::Communicator& world) {
     const Share own = ShareOf(kElements, world.rank(), world.size());
     start_ = own.first;
     source_ = std::make_shared<MadeUpSource>(own.first, own.count);
@@ -108,12 +108,12 @@ class SourcePart : public Stateful {
   std::shared_ptr<MadeUpSource> source_;
 };
 
-Status Save(const fs::path& root, std::int64_t step, SourcePart& part, comm::Communicator& world) {
+Status Save(const fs::path& root, std::int64_t step, SourceSlice& part, comm::Communicator& world) {
   Stateful* const parts[] = {&part};
   return SaveCheckpoint({.root = root, .step = step}, parts, world).status();
 }
 
-Status Load(const fs::path& directory, SourcePart& part, comm::Communicator& world) {
+Status Load(const fs::path& directory, SourceSlice& part, comm::Communicator& world) {
   Stateful* const parts[] = {&part};
   return LoadCheckpoint(directory, parts, world);
 }
@@ -121,7 +121,7 @@ Status Load(const fs::path& directory, SourcePart& part, comm::Communicator& wor
 TEST(TensorSource, LimitsTheSizeOfEachTransfer) {
   const TemporaryFolder folder;
   RunRanks(1, [&](comm::Communicator& world) {
-    SourcePart part(world);
+    SourceSlice part(world);
     EXPECT_TRUE(Save(folder.path(), 1, part, world).ok());
     EXPECT_EQ(part.source().elements(), kElements) << "each of them once";
     EXPECT_EQ(part.source().most_bytes(), kMostBytesAtOnce);
@@ -129,7 +129,7 @@ TEST(TensorSource, LimitsTheSizeOfEachTransfer) {
   });
   // What the ranks want begins and ends inside the stored shard's chunks.
   RunRanks(3, [&](comm::Communicator& world) {
-    SourcePart part(world);
+    SourceSlice part(world);
     EXPECT_TRUE(Load(folder.path() / "step-1", part, world).ok());
     EXPECT_EQ(part.source().right(), part.source().count());
     EXPECT_EQ(part.source().elements(), part.source().count());
@@ -140,7 +140,7 @@ TEST(TensorSource, LimitsTheSizeOfEachTransfer) {
 TEST(TensorSource, ThatCannotBeReadFailsTheSaveByNameAndLeavesNothing) {
   const TemporaryFolder folder;
   RunRanks(2, [&](comm::Communicator& world) {
-    SourcePart part(world);
+    SourceSlice part(world);
     EXPECT_TRUE(Save(folder.path(), 1, part, world).ok());
     // The first range is on the disk by then.
     if (world.rank() == 1) part.source().FailAt(part.source().calls() + 1);
@@ -160,7 +160,7 @@ TEST(TensorSource, ThatCannotBeReadFailsTheSaveByNameAndLeavesNothing) {
 TEST(TensorSource, ThatCannotBeWrittenFailsTheLoadByName) {
   const TemporaryFolder folder;
   RunRanks(2, [&](comm::Communicator& world) {
-    SourcePart part(world);
+    SourceSlice part(world);
     EXPECT_TRUE(Save(folder.path(), 1, part, world).ok());
     if (world.rank() == 0) part.source().FailAt(part.source().calls());
     EXPECT_THAT(Load(folder.path() / "step-1", part, world).message(),

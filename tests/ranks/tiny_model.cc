@@ -126,8 +126,9 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
 Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64_t micro_batch) {
   const std::int64_t samples = kSamplesPerStep / (world.size() * run.accumulation);
   const std::int64_t first = (micro_batch * world.size() + world.rank()) * samples * kTokens;
-  const at::Tensor places = at::arange(first, first + samples * kTokens, at::kLong);
-  const at::Tensor tokens = (places * places * 7 + places * 3).remainder(run.shape.vocabulary);
+  const at::Tensor positions = at::arange(first, first + samples * kTokens, at::kLong);
+  const at::Tensor tokens =
+      (positions * positions * 7 + positions * 3).remainder(run.shape.vocabulary);
   const at::Tensor labels = (tokens * 5 + 1).remainder(run.shape.vocabulary);
   const auto put = [&](const at::Tensor& ids) {
     return ids.view({samples, kTokens}).to(world.device());

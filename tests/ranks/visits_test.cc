@@ -105,10 +105,10 @@ class VisitedModel {
     }
     at::Tensor x = MakeInput(model_->context().groups.all->rank(), index);
     const auto& visits = micro_batch.visits;
-    const std::size_t whole = std::min(micro_batch.recomputed, visits.size());
-    for (std::size_t i = 0; i < whole; ++i) x = Visit(visits[i], x);
-    if (whole < visits.size()) {
-      const std::vector<int> rest(visits.begin() + static_cast<long>(whole), visits.end());
+    const std::size_t full = std::min(micro_batch.recomputed, visits.size());
+    for (std::size_t i = 0; i < full; ++i) x = Visit(visits[i], x);
+    if (full < visits.size()) {
+      const std::vector<int> rest(visits.begin() + static_cast<long>(full), visits.end());
       const auto part = [this, rest](activation::Tensors inputs) {
         at::Tensor y = inputs[0];
         for (const int unit : rest) y = Visit(unit, y);

@@ -362,8 +362,8 @@ TEST(EightBitState, LearnsAsTheFp32StateDoes) {
                 ours.steps[i].loss);
   }
   EXPECT_NE(ours.steps.back().loss, plain.steps.back().loss);
-  const double learnt = plain.steps.front().loss - plain.steps.back().loss;
-  EXPECT_NEAR(ours.steps.back().loss, plain.steps.back().loss, 0.05 * learnt);
+  const double decrease = plain.steps.front().loss - plain.steps.back().loss;
+  EXPECT_NEAR(ours.steps.back().loss, plain.steps.back().loss, 0.05 * decrease);
 }
 
 }  // namespace

@@ -64,11 +64,11 @@ at::Tensor ShardOf(int rank, std::int64_t count) {
   return at::randn({count}, at::make_generator<at::CPUGeneratorImpl>(100 + rank));
 }
 
-at::Tensor WholeOf(int ranks, std::int64_t count) {
-  at::Tensor whole = at::empty({ranks * count});
+at::Tensor FullOf(int ranks, std::int64_t count) {
+  at::Tensor full = at::empty({ranks * count});
   for (int rank = 0; rank < ranks; ++rank)
-    whole.narrow(0, rank * count, count).copy_(ShardOf(rank, count));
-  return whole;
+    full.narrow(0, rank * count, count).copy_(ShardOf(rank, count));
+  return full;
 }
 
 at::Tensor ThereAndBack(const at::Tensor& values) {
@@ -92,9 +92,9 @@ TEST(ShardGather, GoesFarOnceAfterAnUpdate) {
     const at::Tensor shard = ShardOf(world.rank(), kCount);
     for (int update = 1; update <= 2; ++update) {
       for (int i = 0; i < 3; ++i) {
-        const at::Tensor whole = at::zeros({4 * kCount});
-        gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/false);
-        EXPECT_TRUE(whole.equal(WholeOf(4, kCount) + (update - 1)));
+        const at::Tensor full = at::zeros({4 * kCount});
+        gather.Begin(full, zero::Lease(shard), "weights", /*exactly=*/false);
+        EXPECT_TRUE(full.equal(FullOf(4, kCount) + (update - 1)));
       }
       EXPECT_EQ(all.gathers, update);
       EXPECT_EQ(near.gathers, 2 * update);
@@ -112,16 +112,15 @@ TEST(ShardGather, EveryRankGetsTheSameRoundedWeights) {
     const zero::Context context{.groups = {.all = &world, .shards = &all.group}, .ledger = &ledger};
     zero::ShardGather gather(context, zero::ShardGather::Form::kQuantized);
     const at::Tensor shard = ShardOf(world.rank(), kCount);
-    const at::Tensor whole = at::zeros({3 * kCount});
-    gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/false);
+    const at::Tensor full = at::zeros({3 * kCount});
+    gather.Begin(full, zero::Lease(shard), "weights", /*exactly=*/false);
     for (int rank = 0; rank < 3; ++rank) {
-      EXPECT_TRUE(
-          whole.narrow(0, rank * kCount, kCount).equal(ThereAndBack(ShardOf(rank, kCount))));
+      EXPECT_TRUE(full.narrow(0, rank * kCount, kCount).equal(ThereAndBack(ShardOf(rank, kCount))));
     }
     EXPECT_EQ(all.bytes, zero::CountQuantizedBytes(kCount, QuantizedBits::k8));
     EXPECT_LT(all.bytes, static_cast<std::int64_t>(shard.nbytes()) * 26 / 100);
-    gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/true);
-    EXPECT_TRUE(whole.equal(WholeOf(3, kCount)));
+    gather.Begin(full, zero::Lease(shard), "weights", /*exactly=*/true);
+    EXPECT_TRUE(full.equal(FullOf(3, kCount)));
   });
 }
 
@@ -190,17 +189,17 @@ TEST(LossFeedback, AnOverflowDoesNotComeAgain) {
     device::MemoryLedger ledger;
     const zero::Context context = MakeContext(world, 1, &ledger);
     zero::LossFeedbacks feedbacks{.first = {context, {}}, .second = {context, {}}};
-    const at::Tensor whole = ShardOf(world.rank(), 2 * kCount);
+    const at::Tensor full = ShardOf(world.rank(), 2 * kCount);
     const at::Tensor part = at::empty({kCount});
     const auto reduce = [&] {
-      zero::QuantizedReduction({part, whole}, context, &feedbacks).Await();
+      zero::QuantizedReduction({part, full}, context, &feedbacks).Await();
       return part.isfinite().all().item<bool>();
     };
     EXPECT_TRUE(reduce());
-    const at::Tensor sound = whole.clone();
-    whole.fill_(HUGE_VAL);
+    const at::Tensor sound = full.clone();
+    full.fill_(HUGE_VAL);
     EXPECT_FALSE(reduce());
-    whole.copy_(sound);
+    full.copy_(sound);
     EXPECT_TRUE(reduce());
   });
 }

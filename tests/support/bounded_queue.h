@@ -22,25 +22,25 @@ class BoundedQueue {
   // Waits for room.
   void Put(T item) {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return items_.size() < capacity_; });
+    not_full_.wait(lock, [&] { return items_.size() < capacity_; });
     items_.push_back(std::move(item));
     filled_.notify_one();
   }
 
-  // Waits for an item, at most `patience`.
-  std::optional<T> Take(std::chrono::milliseconds patience) {
+  // Waits for an item, at most `timeout`.
+  std::optional<T> Take(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
-    if (!filled_.wait_for(lock, patience, [&] { return !items_.empty(); })) return std::nullopt;
+    if (!filled_.wait_for(lock, timeout, [&] { return !items_.empty(); })) return std::nullopt;
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
-    room_.notify_one();
+    not_full_.notify_one();
     return item;
   }
 
  private:
   const std::size_t capacity_;
   std::mutex mutex_;
-  std::condition_variable room_;
+  std::condition_variable not_full_;
   std::condition_variable filled_;
   std::deque<T> items_;
 };

@@ -31,9 +31,9 @@ class DeferredCopies : public device::CopyStreams {
   std::vector<std::string> log;
 
   device::CopyEndPtr Bring(const at::Tensor& to, const at::Tensor& from,
-                           const std::vector<device::CopyEndPtr>& behind) override {
+                           const std::vector<device::CopyEndPtr>& after) override {
     log.push_back("bring " + std::to_string(to.nbytes()));
-    return Begin(to, from, /*device=*/to, /*host=*/from, behind);
+    return Begin(to, from, /*device=*/to, /*host=*/from, after);
   }
   void Await(const device::CopyEnd& end) override {
     ExpectMemoryOfCopies();
@@ -62,7 +62,7 @@ class DeferredCopies : public device::CopyStreams {
     std::size_t bytes = 0;
     c10::weak_intrusive_ptr<c10::StorageImpl> memory;  // of the device's side
     at::Tensor host;  // pinned memory is not another one's either before its copies have ended
-    std::vector<device::CopyEndPtr> behind;
+    std::vector<device::CopyEndPtr> after;
     mutable bool made = false, is_known = false;
 
     explicit Copy(const at::Tensor& device)
@@ -72,32 +72,32 @@ class DeferredCopies : public device::CopyStreams {
   static const Copy& CopyOf(const device::CopyEnd& end) { return static_cast<const Copy&>(end); }
 
   device::CopyEndPtr Begin(const at::Tensor& to, const at::Tensor& from, const at::Tensor& device,
-                           const at::Tensor& host, const std::vector<device::CopyEndPtr>& behind) {
+                           const at::Tensor& host, const std::vector<device::CopyEndPtr>& after) {
     ExpectMemoryOfCopies();
     auto copy = std::make_shared<Copy>(device);
     copy->to = to.mutable_data_ptr();
     copy->from = from.const_data_ptr();
     copy->bytes = to.nbytes();
     copy->host = host;
-    copy->behind = behind;
-    under_way_.push_back(copy);
+    copy->after = after;
+    in_flight_.push_back(copy);
     return copy;
   }
 
   static void Make(const Copy& copy) {
     if (std::exchange(copy.made, true)) return;
-    for (const device::CopyEndPtr& other : copy.behind) Make(CopyOf(*other));
+    for (const device::CopyEndPtr& other : copy.after) Make(CopyOf(*other));
     if (!copy.memory.expired()) std::memcpy(copy.to, copy.from, copy.bytes);
   }
 
   void ExpectMemoryOfCopies() {
-    std::erase_if(under_way_, [](const auto& copy) { return copy->made; });
-    for (const auto& copy : under_way_) {
+    std::erase_if(in_flight_, [](const auto& copy) { return copy->made; });
+    for (const auto& copy : in_flight_) {
       EXPECT_FALSE(copy->memory.expired()) << "memory is free before its copy has ended";
     }
   }
 
-  std::vector<std::shared_ptr<const Copy>> under_way_;
+  std::vector<std::shared_ptr<const Copy>> in_flight_;
 };
 
 }  // namespace ds::testing

@@ -25,7 +25,7 @@ void RefusingAllocator::Install() {
 c10::DataPtr RefusingAllocator::allocate(std::size_t bytes) {
   TORCH_CHECK(bytes <= largest_allowed, "DefaultCPUAllocator: can't allocate memory: you tried to ",
               "allocate ", bytes, " bytes");
-  return behind_.allocate(bytes);
+  return wrapped_.allocate(bytes);
 }
 
 }  // namespace ds::testing

@@ -22,15 +22,15 @@ class RefusingAllocator : public c10::Allocator {
   };
 
   c10::DataPtr allocate(std::size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return behind_.raw_deleter(); }
+  c10::DeleterFnPtr raw_deleter() const override { return wrapped_.raw_deleter(); }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
 
  private:
-  explicit RefusingAllocator(c10::Allocator& behind) : behind_(behind) {}
+  explicit RefusingAllocator(c10::Allocator& wrapped) : wrapped_(wrapped) {}
 
-  c10::Allocator& behind_;
+  c10::Allocator& wrapped_;
 };
 
 }  // namespace ds::testing

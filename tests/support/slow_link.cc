@@ -70,16 +70,16 @@ void SlowLink::Await() {
   std::array<pollfd, 3> watched = {
       pollfd{quit_.get(), POLLIN, 0}, {ends_[0].get(), POLLIN, 0}, {ends_[1].get(), POLLIN, 0}};
   auto next = Clock::time_point::max();
-  for (const auto& frames : under_way_) {
+  for (const auto& frames : in_flight_) {
     if (!frames.empty()) next = std::min(next, frames.front().due);
   }
-  timespec patience{};
+  timespec timeout{};
   if (next != Clock::time_point::max()) {
     const auto left = std::max<std::chrono::nanoseconds>(next - Clock::now(), {});
-    patience.tv_sec = left.count() / 1'000'000'000;
-    patience.tv_nsec = left.count() % 1'000'000'000;
+    timeout.tv_sec = left.count() / 1'000'000'000;
+    timeout.tv_nsec = left.count() % 1'000'000'000;
   }
-  ::ppoll(watched.data(), watched.size(), next == Clock::time_point::max() ? nullptr : &patience,
+  ::ppoll(watched.data(), watched.size(), next == Clock::time_point::max() ? nullptr : &timeout,
           nullptr);
 }
 
@@ -87,7 +87,7 @@ void SlowLink::Take(std::size_t from) {
   static thread_local std::vector<std::byte> buffer(kLargestFrame);
   ssize_t size = 0;
   while ((size = ::recv(ends_[from].get(), buffer.data(), buffer.size(), 0)) > 0) {
-    std::deque<Frame>& before = under_way_[1 - from];
+    std::deque<Frame>& before = in_flight_[1 - from];
     before.push_back(
         {DueOf(static_cast<std::size_t>(size), before), {buffer.begin(), buffer.begin() + size}});
   }
@@ -104,7 +104,7 @@ SlowLink::Clock::time_point SlowLink::DueOf(std::size_t bytes,
 
 // What the interface does not take is lost, as on a cable.
 void SlowLink::Give(std::size_t to) {
-  std::deque<Frame>& frames = under_way_[to];
+  std::deque<Frame>& frames = in_flight_[to];
   for (; !frames.empty() && frames.front().due <= Clock::now(); frames.pop_front()) {
     const std::vector<std::byte>& bytes = frames.front().bytes;
     static_cast<void>(::send(ends_[to].get(), bytes.data(), bytes.size(), 0));

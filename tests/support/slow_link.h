@@ -56,7 +56,7 @@ class SlowLink {
   mutable std::mutex mutex_;
   LinkSpeed speed_;  // guarded by mutex_
   std::array<UniqueFd, 2> ends_;
-  std::array<std::deque<Frame>, 2> under_way_;  // by the end at which they arrive
+  std::array<std::deque<Frame>, 2> in_flight_;  // by the end at which they arrive
   UniqueFd quit_;
   std::thread thread_;
 };

@@ -103,13 +103,13 @@ class SpanGoldens {
 
   static void CompareWords(const std::string& text, tokenizer::Span span,
                            const std::string& training, tokenizer::Span marked) {
-    const std::string learnt = text.substr(span.begin, span.end - span.begin);
+    const std::string in_loss = text.substr(span.begin, span.end - span.begin);
     const std::string expected = training.substr(marked.begin, marked.end - marked.begin);
     if (text == training) {
-      EXPECT_EQ(learnt, expected);
+      EXPECT_EQ(in_loss, expected);
     } else {
-      EXPECT_TRUE(expected.ends_with(learnt) || expected.starts_with(learnt))
-          << learnt << "\n--- sibling:\n"
+      EXPECT_TRUE(expected.ends_with(in_loss) || expected.starts_with(in_loss))
+          << in_loss << "\n--- sibling:\n"
           << expected;
     }
   }

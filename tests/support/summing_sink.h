@@ -40,8 +40,8 @@ class SummingSink : public gradients::GradientSink {
     sum_.gradient = sum_.gradient.defined() ? sum_.gradient + gradient : gradient.clone();
   }
 
-  bool Put(const gradients::WriteGradient& write, gradients::PlaceDtype dtype) override {
-    if (is_wide_ && dtype != gradients::PlaceDtype::kAnyFloat) return false;
+  bool Put(const gradients::WriteGradient& write, gradients::DestinationDtype dtype) override {
+    if (is_wide_ && dtype != gradients::DestinationDtype::kAnyFloat) return false;
     ++sum_.puts;
     const bool adds = sum_.gradient.defined();
     if (!adds) {

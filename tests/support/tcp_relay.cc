@@ -101,15 +101,15 @@ void TcpRelay::Refuse() {
   Wake();
 }
 
-void TcpRelay::Hold(Way way) {
+void TcpRelay::Hold(Direction way) {
   const std::lock_guard lock(mutex_);
   held_[static_cast<int>(way)] = true;
   Wake();
 }
 
 void TcpRelay::Hold() {
-  Hold(Way::kToServer);
-  Hold(Way::kToClient);
+  Hold(Direction::kToServer);
+  Hold(Direction::kToClient);
 }
 
 void TcpRelay::Release() {
@@ -137,7 +137,8 @@ void TcpRelay::Run() {
 }
 
 // Of an end of a connection: what comes `in` there, and what is to go `out`.
-short TcpRelay::Wanted(const Stream& incoming, Way in, const Stream& outgoing, Way out) const {
+short TcpRelay::Wanted(const Stream& incoming, Direction in, const Stream& outgoing,
+                       Direction out) const {
   short events = 0;
   if (!incoming.ended && !IsHeld(in) && incoming.held_bytes < kMostHeldBytes) events |= POLLIN;
   const bool due = !outgoing.pieces.empty() && outgoing.pieces.front().due <= Clock::now();
@@ -155,10 +156,10 @@ void TcpRelay::Await() {
     };
     for (const Connection& connection : connections_) {
       const auto& [client, server, to_server, to_client] = connection;
-      add(client, Wanted(to_server, Way::kToServer, to_client, Way::kToClient));
-      add(server, Wanted(to_client, Way::kToClient, to_server, Way::kToServer));
-      for (const auto& [stream, way] :
-           {std::pair(&to_server, Way::kToServer), std::pair(&to_client, Way::kToClient)}) {
+      add(client, Wanted(to_server, Direction::kToServer, to_client, Direction::kToClient));
+      add(server, Wanted(to_client, Direction::kToClient, to_server, Direction::kToServer));
+      for (const auto& [stream, way] : {std::pair(&to_server, Direction::kToServer),
+                                        std::pair(&to_client, Direction::kToClient)}) {
         if (stream->pieces.empty() || IsHeld(way)) continue;
         const Clock::time_point due = stream->pieces.front().due;
         if (due > Clock::now()) next = std::min(next.value_or(due), due);
@@ -195,10 +196,10 @@ void TcpRelay::AcceptClients() {
 
 bool TcpRelay::Advance(Connection& connection) {
   auto& [client, server, to_server, to_client] = connection;
-  const bool alive = Take(client.get(), to_server, Way::kToServer) &&
-                     Take(server.get(), to_client, Way::kToClient) &&
-                     Give(server.get(), to_server, Way::kToServer) &&
-                     Give(client.get(), to_client, Way::kToClient);
+  const bool alive = Take(client.get(), to_server, Direction::kToServer) &&
+                     Take(server.get(), to_client, Direction::kToClient) &&
+                     Give(server.get(), to_server, Direction::kToServer) &&
+                     Give(client.get(), to_client, Direction::kToClient);
   if (!alive) {
     Reset(client);
     Reset(server);
@@ -207,7 +208,7 @@ bool TcpRelay::Advance(Connection& connection) {
 }
 
 // False when the connection is broken.
-bool TcpRelay::Take(int from, Stream& stream, Way way) {
+bool TcpRelay::Take(int from, Stream& stream, Direction way) {
   while (!stream.ended && !IsHeld(way) && stream.held_bytes < kMostHeldBytes) {
     std::string bytes(kPieceBytes, '\0');
     const ssize_t size = ::recv(from, bytes.data(), bytes.size(), 0);
@@ -217,7 +218,7 @@ bool TcpRelay::Take(int from, Stream& stream, Way way) {
       return true;
     }
     bytes.resize(static_cast<std::size_t>(size));
-    if (way == Way::kToServer) recorded_ += bytes;
+    if (way == Direction::kToServer) recorded_ += bytes;
     Clock::time_point due = Clock::now() + delay_;
     if (bytes_per_second_ > 0) {
       const Clock::time_point sent = stream.pieces.empty() ? due : stream.pieces.back().due;
@@ -230,7 +231,7 @@ bool TcpRelay::Take(int from, Stream& stream, Way way) {
   return true;
 }
 
-bool TcpRelay::Give(int to, Stream& stream, Way way) {
+bool TcpRelay::Give(int to, Stream& stream, Direction way) {
   while (!IsHeld(way) && !stream.pieces.empty() && stream.pieces.front().due <= Clock::now()) {
     std::string& bytes = stream.pieces.front().bytes;
     const ssize_t sent = ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -24,7 +24,7 @@ namespace ds::testing {
 class TcpRelay {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Way { kToServer, kToClient };
+  enum class Direction { kToServer, kToClient };
 
   // Listens on a free port of 127.0.0.1 and connects each client to `server_port` of `server`, an
   // IPv4 address.
@@ -44,7 +44,7 @@ class TcpRelay {
   // The same, and who comes from now on is refused, as by a gateway that knows no way any more.
   void Refuse();
   // From now on nothing passes, in this direction or in both, until Release. Connections stay up.
-  void Hold(Way way);
+  void Hold(Direction way);
   void Hold();
   void Release();
 
@@ -74,10 +74,10 @@ class TcpRelay {
   void AcceptClients();
   // False when the connection is over.
   bool Advance(Connection& connection);
-  bool Take(int from, Stream& stream, Way way);
-  bool Give(int to, Stream& stream, Way way);
-  bool IsHeld(Way way) const { return held_[static_cast<int>(way)]; }
-  short Wanted(const Stream& incoming, Way in, const Stream& outgoing, Way out) const;
+  bool Take(int from, Stream& stream, Direction way);
+  bool Give(int to, Stream& stream, Direction way);
+  bool IsHeld(Direction way) const { return held_[static_cast<int>(way)]; }
+  short Wanted(const Stream& incoming, Direction in, const Stream& outgoing, Direction out) const;
   void Wake();
 
   const std::string server_;
@@ -89,7 +89,7 @@ class TcpRelay {
   std::string recorded_;
   std::chrono::milliseconds delay_{0};
   std::uint64_t bytes_per_second_ = 0;  // 0 = as many as there are
-  bool held_[2] = {false, false};       // by Way
+  bool held_[2] = {false, false};       // by Direction
   bool refuses_ = false;
   bool quit_ = false;
   std::thread thread_;

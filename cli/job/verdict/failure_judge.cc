@@ -135,15 +135,15 @@ JobOutcome FailureJudge::Conclude() const {
 Verdict FailureJudge::ConvictAbsent() const {
   const auto& [witness, error] = *testimony_;
   const int absent = static_cast<int>(error.absent(0));
-  const auto place_of = [&](int rank) {
+  const auto rank_of = [&](int rank) {
     const auto found = processes_.find(rank);
     return found == processes_.end() ? StartedRank() : found->second;
   };
   Verdict verdict = MakeAbsenceVerdict({.rank = absent,
-                                        .host = place_of(absent).host,
-                                        .pid = place_of(absent).pid,
+                                        .host = rank_of(absent).host,
+                                        .pid = rank_of(absent).pid,
                                         .witness = witness,
-                                        .witness_host = place_of(witness).host,
+                                        .witness_host = rank_of(witness).host,
                                         .error = error},
                                        generation_);
   verdict.step = LastStep(absent);

@@ -22,7 +22,7 @@ std::optional<StalledRank> StoppedRanks::OnEvent(const std::string& host, const 
     if (rank.stopped && !rank.stopped_at.has_value()) rank.stopped_at = now;
     if (!rank.stopped_at.has_value() || stalled.has_value()) continue;
     const std::chrono::nanoseconds since(now - *rank.stopped_at);
-    if (since < patience_) continue;
+    if (since < timeout_) continue;
     stalled = {.host = host, .rank = found->first, .pid = rank.pid, .since = since};
   }
   if (IsAnyRunning()) return stalled;

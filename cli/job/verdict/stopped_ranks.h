@@ -29,8 +29,8 @@ struct StalledRank {
 
 class StoppedRanks {
  public:
-  // A rank may be stopped for less than `patience`.
-  explicit StoppedRanks(std::chrono::nanoseconds patience) : patience_(patience) {}
+  // A rank may be stopped for less than `timeout`.
+  explicit StoppedRanks(std::chrono::nanoseconds timeout) : timeout_(timeout) {}
 
   // Returns the rank that, according to the event, has been stopped for too long.
   std::optional<StalledRank> OnEvent(const std::string& host, const v1::Event& event);
@@ -45,7 +45,7 @@ class StoppedRanks {
 
   bool IsAnyRunning() const;
 
-  const std::chrono::nanoseconds patience_;
+  const std::chrono::nanoseconds timeout_;
   std::map<int, Rank> ranks_;  // ranks that have not ended
 };
 

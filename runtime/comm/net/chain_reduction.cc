@@ -16,16 +16,16 @@ std::size_t RoundUp(std::size_t bytes) {
 
 }  // namespace
 
-ChainReduction::ChainReduction(const Parts& parts, const ReducePlan& plan)
+ChainReduction::ChainReduction(const Inputs& parts, const ReducePlan& plan)
     : parts_(parts),
       plan_(plan),
-      me_(parts.places.PlaceOf(parts.rank)),
-      lanes_(parts.places.LanesOf(parts.rank)),
+      me_(parts.layout.LocationOf(parts.rank)),
+      lanes_(parts.layout.LanesOf(parts.rank)),
       is_first_(me_.host == 0),
-      is_last_(me_.host == parts.places.hosts() - 1),
+      is_last_(me_.host == parts.layout.hosts() - 1),
       transits_(std::min(kWindow, plan.blocks)) {
-  const auto ranks = static_cast<std::size_t>(parts.places.count_on(me_.host));
-  const auto all_lanes = static_cast<std::size_t>(parts.places.lanes());
+  const auto ranks = static_cast<std::size_t>(parts.layout.count_on(me_.host));
+  const auto all_lanes = static_cast<std::size_t>(parts.layout.lanes());
   const std::size_t lane = RoundUp(plan.lane_elements * ElementBytes(parts.call.type));
   const std::size_t sums =
       RoundUp(plan.lane_elements * ElementBytes(AccumulatorType(parts.call.type))) * lanes_.size();
@@ -67,7 +67,7 @@ void ChainReduction::AwaitSums(std::size_t block) {
   std::byte* to = transit.before;
   for (const int lane : lanes_) {
     const std::size_t bytes = CountOf(block, lane) * size;
-    const int peer = parts_.places.CarrierOf(lane, me_.host - 1);
+    const int peer = parts_.layout.CarrierOf(lane, me_.host - 1);
     transit.arrivals.push_back(
         parts_.links.Receive({.peer = peer, .call = parts_.call}, std::span(to, bytes)));
     to += bytes;
@@ -91,7 +91,7 @@ Status ChainReduction::Forward(std::size_t block) {
 // Exchanges the segments within the host: every rank sends each other rank the segments of the
 // lanes that it carries.
 Status ChainReduction::Collect(std::size_t block) {
-  const int ranks = parts_.places.count_on(me_.host);
+  const int ranks = parts_.layout.count_on(me_.host);
   if (ranks == 1) return OkStatus();
   const ElementType type = parts_.call.type;
   const std::size_t size = ElementBytes(type);
@@ -100,7 +100,7 @@ Status ChainReduction::Collect(std::size_t block) {
   std::byte* next = packed_;
   for (int local = 0; local < ranks; ++local) {
     inputs.push_back(next);
-    for (const int lane : parts_.places.LanesOf(parts_.places.first_on(me_.host) + local)) {
+    for (const int lane : parts_.layout.LanesOf(parts_.layout.first_on(me_.host) + local)) {
       for (const ReduceSegment& segment : plan_.segments(block, lane)) {
         Copy(next, segment.input, segment.count * size);
         next += segment.count * size;
@@ -125,7 +125,7 @@ Status ChainReduction::Collect(std::size_t block) {
 // it is the only rank of its host, and its type is the accumulator type. The result may overwrite
 // it before the call ends, because the peer has all of it by then.
 bool ChainReduction::IsSumAlready(const std::vector<ReduceSegment>& segments) const {
-  return is_first_ && !is_last_ && parts_.places.count_on(me_.host) == 1 && segments.size() == 1 &&
+  return is_first_ && !is_last_ && parts_.layout.count_on(me_.host) == 1 && segments.size() == 1 &&
          AccumulatorType(parts_.call.type) == parts_.call.type;
 }
 
@@ -138,7 +138,7 @@ Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done)
   const std::vector<ReduceSegment> segments = plan_.segments(block, lane);
   if (IsSumAlready(segments)) {
     transit.departures.push_back(parts_.links.Send(
-        {.peer = parts_.places.CarrierOf(lane, me_.host + 1), .call = parts_.call},
+        {.peer = parts_.layout.CarrierOf(lane, me_.host + 1), .call = parts_.call},
         std::span(segments.front().input, segments.front().count * size)));
     return OkStatus();
   }
@@ -148,9 +148,9 @@ Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done)
     if (from_.empty()) sources.push_back(segment.input);
     const bool stays = is_last_ && segment.receiver < 0;
     std::byte* const output = stays ? segment.result : transit.outgoing + done * wide;
-    ReduceNextPortion(output, sources, segment.count, parts_.call.type, parts_.call.op,
+    ContinueReduction(output, sources, segment.count, parts_.call.type, parts_.call.op,
                       {.before = is_first_ ? nullptr : transit.before + done * wide,
-                       .ranks = is_last_ ? parts_.places.size() : 0});
+                       .ranks = is_last_ ? parts_.layout.size() : 0});
     if (is_last_ && !stays) {
       transit.departures.push_back(
           parts_.links.Send({.peer = segment.receiver, .call = parts_.call},
@@ -160,7 +160,7 @@ Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done)
   }
   if (!is_last_) {
     transit.departures.push_back(parts_.links.Send(
-        {.peer = parts_.places.CarrierOf(lane, me_.host + 1), .call = parts_.call},
+        {.peer = parts_.layout.CarrierOf(lane, me_.host + 1), .call = parts_.call},
         std::span(transit.outgoing + first * wide, (done - first) * wide)));
   }
   return OkStatus();

@@ -17,7 +17,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/net/group_links.h"
-#include "runtime/comm/net/rank_places.h"
+#include "runtime/comm/net/rank_locations.h"
 #include "runtime/comm/shm/host_group.h"
 
 namespace ds::comm {
@@ -42,15 +42,15 @@ struct ReducePlan {
 
 class ChainReduction {
  public:
-  struct Parts {
+  struct Inputs {
     HostGroup& host;
     GroupLinks& links;
-    const RankPlaces& places;
+    const RankLocations& layout;
     int rank;
     CallSignature call;              // type and op are the reduction's
     std::vector<std::byte>& memory;  // reused by later collectives; grows as needed
   };
-  ChainReduction(const Parts& parts, const ReducePlan& plan);
+  ChainReduction(const Inputs& parts, const ReducePlan& plan);
 
   Status Run();
 
@@ -73,9 +73,9 @@ class ChainReduction {
   Status ReduceLane(std::size_t block, int lane, std::size_t done);
   Status WaitFor(std::vector<PeerLinks::Ticket>* tickets);
 
-  const Parts parts_;
+  const Inputs parts_;
   const ReducePlan& plan_;
-  const RankPlace me_;
+  const RankLocation me_;
   const std::vector<int> lanes_;  // carried by this rank
   const bool is_first_;
   const bool is_last_;

@@ -19,18 +19,18 @@ namespace {
 using std::chrono::steady_clock;
 using Deadline = steady_clock::time_point;
 // A rank of another host, and the index of the rail to it.
-using Way = std::pair<int, int>;
+using PeerRail = std::pair<int, int>;
 
 // Timeout for an answer, after which the peer's next address is tried too, and for the next message
 // of a caller.
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kAttemptTimeout{10};
 // Pause before a peer's addresses are tried again after all have failed: networks come up late.
 constexpr std::chrono::milliseconds kPause{250};
 // Connections allowed beyond the ranks that may connect. If there are more, the oldest silent one
 // is closed.
 constexpr int kMostStrangers = 256;
 // Connections accepted before existing ones are served again.
-constexpr int kCallsPerTurn = 64;
+constexpr int kCallsPerRound = 64;
 
 // Attempt: a connection that is being established.
 struct Attempt {
@@ -49,7 +49,7 @@ struct Attempt {
   int descriptor() const { return stream == nullptr ? fd.get() : stream->fd(); }
   // Returns the other end's rank; for an incoming connection, as that end reports it.
   int peer() const { return static_cast<int>(calls ? introduction.to : introduction.from); }
-  Way way() const { return {peer(), static_cast<int>(introduction.rail)}; }
+  PeerRail way() const { return {peer(), static_cast<int>(introduction.rail)}; }
 };
 
 // Call: a rank to which this rank connects, over one rail. Its addresses are tried in order, then
@@ -59,7 +59,7 @@ struct Call {
   std::vector<PeerListener::Endpoint> endpoints;
   std::size_t next = 0;    // index of the next endpoint
   Deadline next_dial;      // at the latest
-  int under_way = 0;       // attempts
+  int in_flight = 0;       // attempts
   std::string tried = {};  // results of the attempts that have failed since the first address
   StatusCode failure = StatusCode::kUnavailable;
 };
@@ -108,7 +108,7 @@ class Connector {
            records_[static_cast<std::size_t>(peer)].host + ")";
   }
 
-  std::string NameOf(const Way& way) const {
+  std::string NameOf(const PeerRail& way) const {
     return NameOf(way.first) + (rails_ == 1 ? "" : " over " + InterfaceOf(way.second));
   }
   // Returns this host's interface of the rail.
@@ -148,7 +148,7 @@ class Connector {
       const bool is_ready = (ready++)->revents != 0;
       if (attempt.ended) continue;  // another attempt for the same peer was faster
       if (is_ready) {
-        GoOn(&attempt);
+        Continue(&attempt);
       } else if (attempt.deadline <= now) {
         GiveUp(&attempt, DeadlineExceededError("no answer in time"));
       }
@@ -163,7 +163,7 @@ class Connector {
                             std::to_string(options_.timeout.count() / 1000) + " s");
   }
 
-  void GoOn(Attempt* attempt) {
+  void Continue(Attempt* attempt) {
     const auto take = [&]() -> Status {
       switch (attempt->step) {
         case Step::kDial:
@@ -188,7 +188,7 @@ class Connector {
     attempt->fd.Reset();
     attempt->stream.reset();
     attempt->ended = true;
-    if (attempt->calls) --calls_[attempt->way()].under_way;
+    if (attempt->calls) --calls_[attempt->way()].in_flight;
   }
 
   // Closes a failed attempt; an outgoing one continues with the peer's next address.
@@ -205,21 +205,21 @@ class Connector {
   }
 
   // Tries the next address when it is due.
-  Status Dial(const Way& way, Call* call) {
+  Status Dial(const PeerRail& way, Call* call) {
     const Deadline now = steady_clock::now();
     if (!missing_.contains(way)) call->next_dial = Deadline::max();
     while (call->next_dial <= now && call->next < call->endpoints.size()) {
       const PeerListener::Endpoint& endpoint = call->endpoints[call->next++];
       const Status started = StartAttempt(way, endpoint);
       if (started.ok()) {
-        ++call->under_way;
-        call->next_dial = now + kPatience;
+        ++call->in_flight;
+        call->next_dial = now + kAttemptTimeout;
       } else {
         NoteFailure(endpoint, started, call);
       }
     }
     if (call->next_dial > now) return OkStatus();
-    if (call->under_way > 0) {
+    if (call->in_flight > 0) {
       call->next_dial = Deadline::max();  // until one of the attempts fails
       return OkStatus();
     }
@@ -234,7 +234,7 @@ class Connector {
     return OkStatus();
   }
 
-  Status StartAttempt(const Way& way, const PeerListener::Endpoint& endpoint) {
+  Status StartAttempt(const PeerRail& way, const PeerListener::Endpoint& endpoint) {
     Attempt attempt{.calls = true,
                     .step = Step::kDial,
                     .events = POLLOUT,
@@ -266,7 +266,7 @@ class Connector {
   }
 
   Status TakeAnswer(Attempt* attempt) {
-    Answer answer;
+    GreetingReply answer;
     DS_ASSIGN_OR_RETURN(const bool complete, attempt->reader.Read(attempt->fd.get(), &answer));
     if (!complete) return OkStatus();
     attempt->introduction.to_nonce = answer.nonce;
@@ -292,7 +292,7 @@ class Connector {
   }
 
   Status TakeCalls() {
-    int left = kCallsPerTurn;
+    int left = kCallsPerRound;
     for (const UniqueFd& socket : listener_.sockets()) DS_RETURN_IF_ERROR(TakeCalls(socket, &left));
     return OkStatus();
   }
@@ -303,13 +303,13 @@ class Connector {
       if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) return ErrnoError(errno, "accept");
       if (!fd.valid()) return OkStatus();
       PrepareConnection(fd);
-      MakeRoom();
-      attempts_.push_back({.fd = std::move(fd), .deadline = steady_clock::now() + kPatience});
+      EvictOldest();
+      attempts_.push_back({.fd = std::move(fd), .deadline = steady_clock::now() + kAttemptTimeout});
     }
     return OkStatus();
   }
 
-  void MakeRoom() {
+  void EvictOldest() {
     const auto is_stranger = [](const Attempt& attempt) {
       return attempt.step == Step::kAwaitGreeting || attempt.step == Step::kAwaitProof;
     };
@@ -340,11 +340,11 @@ class Connector {
                              .from_nonce = greeting.nonce};
     DS_ASSIGN_OR_RETURN(attempt->introduction.to_nonce, MakeNonce());
     attempt->step = Step::kAwaitProof;
-    attempt->deadline = steady_clock::now() + kPatience;
+    attempt->deadline = steady_clock::now() + kAttemptTimeout;
     return WriteMessage(attempt->fd.get(),
-                        Answer{.nonce = attempt->introduction.to_nonce,
-                               .proof = MakeProof(options_.key, attempt->introduction,
-                                                  /*of_called=*/true)});
+                        GreetingReply{.nonce = attempt->introduction.to_nonce,
+                                      .proof = MakeProof(options_.key, attempt->introduction,
+                                                         /*of_called=*/true)});
   }
 
   Status TakeProof(Attempt* attempt) {
@@ -385,10 +385,10 @@ class Connector {
   const Deadline deadline_;
   const Deadline reach_deadline_;
   const int rails_;  // to every rank of another host
-  std::map<Way, Call> calls_;
+  std::map<PeerRail, Call> calls_;
   std::list<Attempt> attempts_;
-  std::map<Way, std::unique_ptr<PeerStream>> streams_;
-  std::set<Way> missing_;  // not connected yet
+  std::map<PeerRail, std::unique_ptr<PeerStream>> streams_;
+  std::set<PeerRail> missing_;  // not connected yet
 };
 
 }  // namespace

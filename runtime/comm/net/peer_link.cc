@@ -12,9 +12,9 @@ namespace ds::comm {
 namespace {
 
 // Frames read from one peer before the others are served.
-constexpr int kFramesPerTurn = 64;
+constexpr int kFramesPerRound = 64;
 // Initial allocation for a frame without a posted receive.
-constexpr std::size_t kFirstRoom = std::size_t{1} << 20;
+constexpr std::size_t kFirstCapacity = std::size_t{1} << 20;
 // Maximum length of a peer's cause.
 constexpr std::size_t kMaxCause = 4096;
 
@@ -44,9 +44,9 @@ StatusOr<std::uint64_t> PeerLink::Receive(const FrameHeader& header, std::span<s
   Queue& queue = queues_[KeyOf(header)];
   queue.posted.push_back({.header = header, .bytes = bytes});
   const std::uint64_t number = ++queue.asked;
-  DS_RETURN_IF_ERROR(TakeKept(header, &queue));
+  DS_RETURN_IF_ERROR(TakeBuffered(header, &queue));
   // Data left in the socket may be for this receive, or block it.
-  if (!IsInFrame() && IsAnythingAwaited() && ended_.empty()) DS_RETURN_IF_ERROR(FindPlace());
+  if (!IsInFrame() && IsAnythingAwaited() && ended_.empty()) DS_RETURN_IF_ERROR(FindDestination());
   return number;
 }
 
@@ -82,7 +82,7 @@ short PeerLink::events() const {
   return static_cast<short>((IsInFrame() ? POLLIN : POLLRDHUP) | (outgoing_.empty() ? 0 : POLLOUT));
 }
 
-Status PeerLink::TellThatItWaits() {
+Status PeerLink::NotifyWaiting() {
   if (has_given_up_) return OkStatus();
   outgoing_.push_back({.header = {.channel = FrameChannel::kWaits}, .rest = {}});
   return Write();
@@ -125,7 +125,7 @@ Status PeerLink::Write() {
 
 Status PeerLink::Read() {
   bool more = !has_given_up_;
-  for (int frames = 0; frames < kFramesPerTurn && more && ended_.empty(); ++frames) {
+  for (int frames = 0; frames < kFramesPerRound && more && ended_.empty(); ++frames) {
     DS_RETURN_IF_ERROR(ReadFrame(&more));
   }
   return OkStatus();
@@ -133,7 +133,7 @@ Status PeerLink::Read() {
 
 Status PeerLink::ReadToTheEnd() {
   has_hung_up_ = true;
-  if (!IsInFrame() && !has_given_up_) DS_RETURN_IF_ERROR(FindPlace());
+  if (!IsInFrame() && !has_given_up_) DS_RETURN_IF_ERROR(FindDestination());
   return Read();
 }
 
@@ -159,12 +159,12 @@ Status PeerLink::ReadFrame(bool* more) {
     }
   }
   *more = true;
-  if (in_header) return header_read_ == sizeof(FrameHeader) ? FindPlace() : OkStatus();
+  if (in_header) return header_read_ == sizeof(FrameHeader) ? FindDestination() : OkStatus();
   return rest_.empty() ? FinishFrame() : OkStatus();
 }
 
 // Selects the destination of the frame after its header has been read.
-Status PeerLink::FindPlace() {
+Status PeerLink::FindDestination() {
   const bool is_end = header_.channel == FrameChannel::kEnd;
   const bool waits = header_.channel == FrameChannel::kWaits;
   if (header_.channel > FrameChannel::kWaits || !IsCall(header_.call) ||
@@ -182,23 +182,23 @@ Status PeerLink::FindPlace() {
     DS_RETURN_IF_ERROR(CheckMatch(receive.header, header_));
     rest_ = receive.bytes;
     keeping_ = false;
-    has_place_ = true;
+    has_destination_ = true;
   } else if (header_.channel != FrameChannel::kCollective || IsAnythingAwaited() || has_hung_up_) {
-    queue.kept.push_back({header_, {}});
+    queue.buffered.push_back({header_, {}});
     rest_ = {};
     keeping_ = true;
-    has_place_ = true;
+    has_destination_ = true;
   }
-  return has_place_ && rest_.empty() ? FinishFrame() : OkStatus();
+  return has_destination_ && rest_.empty() ? FinishFrame() : OkStatus();
 }
 
 // Requires that `bytes` is full.
-Status PeerLink::GrowKept(std::vector<std::byte>* bytes) {
+Status PeerLink::GrowBuffered(std::vector<std::byte>* bytes) {
   const std::size_t here = bytes->size();
-  const std::size_t room =
-      std::min<std::uint64_t>(header_.bytes - here, std::max(here, kFirstRoom));
+  const std::size_t capacity =
+      std::min<std::uint64_t>(header_.bytes - here, std::max(here, kFirstCapacity));
   try {
-    bytes->resize(here + room);
+    bytes->resize(here + capacity);
   } catch (const std::exception&) {
     return ResourceExhaustedError("there is no memory for the " + std::to_string(header_.bytes) +
                                   " bytes that " + name_ + " sends");
@@ -210,38 +210,38 @@ Status PeerLink::GrowKept(std::vector<std::byte>* bytes) {
 // Called when the destination is full; the frame may have more bytes.
 Status PeerLink::FinishFrame() {
   Queue& queue = queues_[KeyOf(header_)];
-  if (keeping_ && queue.kept.back().bytes.size() < header_.bytes) {
-    return GrowKept(&queue.kept.back().bytes);
+  if (keeping_ && queue.buffered.back().bytes.size() < header_.bytes) {
+    return GrowBuffered(&queue.buffered.back().bytes);
   }
   if (!keeping_) {
     queue.posted.pop_front();
     ++queue.done;
   }
   header_read_ = 0;
-  has_place_ = false;
+  has_destination_ = false;
   if (header_.channel != FrameChannel::kEnd) return OkStatus();
-  const std::vector<std::byte>& bytes = queue.kept.back().bytes;
+  const std::vector<std::byte>& bytes = queue.buffered.back().bytes;
   end_cause_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return UnavailableError(end_cause_);
 }
 
 // Called after a receive was posted: gives it the data that has arrived before.
-Status PeerLink::TakeKept(const FrameHeader& header, Queue* queue) {
-  while (!queue->posted.empty() && !queue->kept.empty()) {
+Status PeerLink::TakeBuffered(const FrameHeader& header, Queue* queue) {
+  while (!queue->posted.empty() && !queue->buffered.empty()) {
     const Posted& receive = queue->posted.front();
-    Kept& kept = queue->kept.front();
-    DS_RETURN_IF_ERROR(CheckMatch(receive.header, kept.header));
-    const bool coming_in =
-        has_place_ && keeping_ && KeyOf(header_) == KeyOf(header) && queue->kept.size() == 1;
-    const std::size_t here = kept.bytes.size() - (coming_in ? rest_.size() : 0);
-    if (here > 0) std::memcpy(receive.bytes.data(), kept.bytes.data(), here);
+    BufferedFrame& buffered = queue->buffered.front();
+    DS_RETURN_IF_ERROR(CheckMatch(receive.header, buffered.header));
+    const bool coming_in = has_destination_ && keeping_ && KeyOf(header_) == KeyOf(header) &&
+                           queue->buffered.size() == 1;
+    const std::size_t here = buffered.bytes.size() - (coming_in ? rest_.size() : 0);
+    if (here > 0) std::memcpy(receive.bytes.data(), buffered.bytes.data(), here);
     if (coming_in) {
       rest_ = receive.bytes.subspan(here);
       keeping_ = false;
-      queue->kept.pop_front();
+      queue->buffered.pop_front();
       return OkStatus();
     }
-    queue->kept.pop_front();
+    queue->buffered.pop_front();
     queue->posted.pop_front();
     ++queue->done;
   }
@@ -265,7 +265,7 @@ void PeerLink::GiveUp() {
   frame.rest = frame.copy;
 }
 
-void PeerLink::SayWhyItEnds(std::string_view cause) {
+void PeerLink::SendEndReason(std::string_view cause) {
   GiveUp();
   cause = cause.substr(0, kMaxCause);
   const auto bytes = std::as_bytes(std::span(cause));

@@ -9,8 +9,8 @@
 //
 // A message without a posted receive is kept in memory. A frame of a collective that this rank has
 // not begun stays in the socket. It is kept in memory too if it blocks an awaited frame, or if the
-// peer has hung up and the frame comes before its end. Kept frames take memory only for bytes that
-// have arrived, independent of the length in the header.
+// peer has hung up and the frame comes before its end. Buffered frames take memory only for bytes
+// that have arrived, independent of the length in the header.
 //
 // Not thread-safe; PeerLinks guards it. Posted memory must stay valid, and data to be sent must
 // stay unchanged, until the transfer is done or GiveUp was called.
@@ -90,11 +90,11 @@ class PeerLink {
   // Call when the peer has hung up: reads the data that it sent before.
   Status ReadToTheEnd();
 
-  Status TellThatItWaits();
+  Status NotifyWaiting();
   // Drops all posted transfers and no longer accesses their memory. Nothing may be posted later.
   void GiveUp();
   // Calls GiveUp, then sends `cause` to the peer.
-  void SayWhyItEnds(std::string_view cause);
+  void SendEndReason(std::string_view cause);
   bool HasToWrite() const { return !outgoing_.empty() && ended_.empty(); }
 
  private:
@@ -109,15 +109,15 @@ class PeerLink {
     FrameHeader header;
     std::span<std::byte> bytes;
   };
-  struct Kept {
+  struct BufferedFrame {
     FrameHeader header;
     std::vector<std::byte> bytes;
   };
   struct Queue {
     std::deque<Posted> posted;
-    std::deque<Kept> kept;    // the last frame may be incomplete
-    std::uint64_t asked = 0;  // receives posted so far
-    std::uint64_t done = 0;   // receives finished so far
+    std::deque<BufferedFrame> buffered;  // the last frame may be incomplete
+    std::uint64_t asked = 0;             // receives posted so far
+    std::uint64_t done = 0;              // receives finished so far
   };
   using QueueKey = std::tuple<GroupId, FrameChannel>;
 
@@ -126,14 +126,14 @@ class PeerLink {
   // the message.
   void End(int error, const std::string& where);
   // A frame without a destination stays in the socket until this rank posts a receive for it.
-  bool IsInFrame() const { return header_read_ < sizeof(FrameHeader) || has_place_; }
+  bool IsInFrame() const { return header_read_ < sizeof(FrameHeader) || has_destination_; }
   bool IsAnythingAwaited() const;
   Status ReadFrame(bool* more);
-  Status FindPlace();
+  Status FindDestination();
   // Allocates memory for more bytes of a kept frame.
-  Status GrowKept(std::vector<std::byte>* bytes);
+  Status GrowBuffered(std::vector<std::byte>* bytes);
   Status FinishFrame();
-  Status TakeKept(const FrameHeader& header, Queue* queue);
+  Status TakeBuffered(const FrameHeader& header, Queue* queue);
   Status CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) const;
 
   PeerRails rails_;
@@ -148,12 +148,12 @@ class PeerLink {
   std::map<QueueKey, Queue> queues_;
   FrameHeader header_;  // of the incoming frame
   std::size_t header_read_ = 0;
-  std::span<std::byte> rest_;  // destination of the frame's next bytes
-  bool keeping_ = false;       // whether they go to the last kept frame of the queue
-  bool has_place_ = false;     // whether the frame has a destination
-  bool has_given_up_ = false;  // whether posted transfers were dropped
-  bool has_hung_up_ = false;   // the peer has hung up
-  bool waits_ = false;         // the peer is waiting
+  std::span<std::byte> rest_;     // destination of the frame's next bytes
+  bool keeping_ = false;          // whether they go to the last kept frame of the queue
+  bool has_destination_ = false;  // whether the frame has a destination
+  bool has_given_up_ = false;     // whether posted transfers were dropped
+  bool has_hung_up_ = false;      // the peer has hung up
+  bool waits_ = false;            // the peer is waiting
   bool is_unreachable_ = false;
 };
 

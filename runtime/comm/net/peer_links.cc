@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/comm/shm/patience.h"
+#include "runtime/comm/shm/wait_timeout.h"
 
 namespace ds::comm {
 namespace {
@@ -117,11 +117,11 @@ bool PeerLinks::IsDone(const Ticket& ticket) {
 Status PeerLinks::Wait(const Ticket& ticket) {
   const auto look_every = std::min(kLookEvery, std::chrono::milliseconds(silence_) / 4);
   std::unique_lock lock(mutex_);
-  Patience patience(timeout_, look_every, steady_clock::now());
+  WaitTimeout wait_timeout(timeout_, look_every, steady_clock::now());
   auto next_look = steady_clock::now() + look_every;
   PeerLink& link = LinkTo(ticket.peer);
   const std::string doing = "this rank was in " + Describe(ticket.header.call);
-  bool has_told = false;
+  bool has_notified = false;
   bool is_patient = true;
   while (!IsDone(ticket)) {
     if (!failure_.ok()) return Status(failure_.code(), failure_.message() + "; " + doing);
@@ -131,21 +131,21 @@ Status PeerLinks::Wait(const Ticket& ticket) {
           link.ended() + " while " + doing + "; see that rank's own output for the reason",
           link.is_unreachable() ? Absence::Kind::kUnreachable : Absence::Kind::kNone);
     }
-    if (patience.is_half_over() && !std::exchange(has_told, true)) TellPeers();
-    if (patience.is_over() && link.waits() && std::exchange(is_patient, false)) {
+    if (wait_timeout.is_half_over() && !std::exchange(has_notified, true)) NotifyPeers();
+    if (wait_timeout.is_over() && link.waits() && std::exchange(is_patient, false)) {
       // The peer will name the rank for which it waits, if it began to wait later than this rank.
-      patience = Patience(timeout_, look_every, steady_clock::now());
+      wait_timeout = WaitTimeout(timeout_, look_every, steady_clock::now());
     }
-    if (patience.is_over()) {
+    if (wait_timeout.is_over()) {
       return FailForPeer(
           ticket.peer,
           "did not arrive within " + std::to_string(timeout_.count() / 1000) + " s while " + doing,
           Absence::Kind::kLate);
     }
-    changed_.wait_for(lock, patience.until_look());
+    changed_.wait_for(lock, wait_timeout.until_look());
     // Count time also if other ranks' frames have ended the wait.
     const auto now = steady_clock::now();
-    patience.Look(now);
+    wait_timeout.Look(now);
     if (now < next_look) continue;
     link.EndIfSilent(silence_);
     next_look = now + look_every;
@@ -166,14 +166,14 @@ void PeerLinks::ListenForAbsence(AbsenceListener listener) {
   absence_listener_ = std::move(listener);
 }
 
-void PeerLinks::TellThatItWaits() {
+void PeerLinks::NotifyWaiting() {
   const std::lock_guard lock(mutex_);
-  TellPeers();
+  NotifyPeers();
 }
 
-void PeerLinks::TellPeers() {
+void PeerLinks::NotifyPeers() {
   for (auto& link : links_) {
-    if (link && failure_.ok()) FailWith(link->TellThatItWaits());
+    if (link && failure_.ok()) FailWith(link->NotifyWaiting());
   }
   Wake();
 }
@@ -197,12 +197,12 @@ void PeerLinks::AbandonUnfinished(GroupId group) {
 
 void PeerLinks::End(std::string_view cause) {
   const std::lock_guard lock(mutex_);
-  if (has_told_) return;
-  has_told_ = true;
+  if (has_notified_) return;
+  has_notified_ = true;
   FailWith(UnavailableError(std::string(cause)));
   for (auto& link : links_) {
     if (!link) continue;
-    link->SayWhyItEnds(cause);
+    link->SendEndReason(cause);
     FailWith(link->Write());  // send now, because this process may be about to end
   }
   Wake();
@@ -221,7 +221,7 @@ void PeerLinks::MoveFrames() {
     changed_.notify_all();
   }
   PassOnEnd(&lock);
-  SayFarewell(&lock);
+  SendFarewells(&lock);
 }
 
 bool PeerLinks::ListWatched(std::vector<pollfd>* watched, std::vector<PeerLink*>* owners) {
@@ -274,9 +274,9 @@ void PeerLinks::PassOnEnd(std::unique_lock<std::mutex>* lock) {
 }
 
 // Writes the remaining frames, to peers that accept bytes.
-void PeerLinks::SayFarewell(std::unique_lock<std::mutex>* lock) {
-  changed_.wait(*lock, [this] { return has_told_ || ending_; });
-  if (!has_told_) return;
+void PeerLinks::SendFarewells(std::unique_lock<std::mutex>* lock) {
+  changed_.wait(*lock, [this] { return has_notified_ || ending_; });
+  if (!has_notified_) return;
   while (true) {
     std::vector<pollfd> watched;
     for (auto& link : links_) {

@@ -66,7 +66,7 @@ class PeerLinks {
     std::uint64_t number = kNever;
   };
   // `peers` is indexed by rank. `timeout` limits the wait for a peer that does not arrive
-  // (shm/patience.h), `silence` the wait for a host that does not answer.
+  // (shm/wait_timeout.h), `silence` the wait for a host that does not answer.
   PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout,
             std::chrono::seconds silence = std::chrono::minutes(1));
   ~PeerLinks();
@@ -81,7 +81,7 @@ class PeerLinks {
   void ListenForAbsence(AbsenceListener listener);
   // Reports to all peers that this rank is waiting. A peer that waits for this rank then extends
   // its timeout once before it blames this rank.
-  void TellThatItWaits();
+  void NotifyWaiting();
 
   Ticket Send(const Frame& frame, std::span<const std::byte> bytes);
   Ticket Receive(const Frame& frame, std::span<std::byte> bytes);
@@ -102,24 +102,24 @@ class PeerLinks {
   bool ListWatched(std::vector<pollfd>* watched, std::vector<PeerLink*>* owners);
   void HandleReady(const std::vector<pollfd>& watched, const std::vector<PeerLink*>& owners);
   void PassOnEnd(std::unique_lock<std::mutex>* lock);
-  void SayFarewell(std::unique_lock<std::mutex>* lock);
+  void SendFarewells(std::unique_lock<std::mutex>* lock);
   void Wake();
   PeerLink& LinkTo(int peer);
   bool IsDone(const Ticket& ticket);
   // Records the first failure. It ends everything: posted memory is not accessed any more.
   void FailWith(const Status& status);
   Status FailForPeer(int peer, const std::string& what, Absence::Kind absence);
-  void TellPeers();
+  void NotifyPeers();
 
   const std::chrono::milliseconds timeout_;
   const std::chrono::seconds silence_;
   mutable std::mutex mutex_;  // guards all members below except wake_
   std::condition_variable changed_;
   std::vector<std::optional<PeerLink>> links_;
-  Status failure_;            // the first failure
-  bool has_told_ = false;     // the peers have been sent the cause of the end
-  std::string end_cause_;     // the cause received from a peer; "" if none
-  EndListener end_listener_;  // null before it is set and after its call
+  Status failure_;             // the first failure
+  bool has_notified_ = false;  // the peers have been sent the cause of the end
+  std::string end_cause_;      // the cause received from a peer; "" if none
+  EndListener end_listener_;   // null before it is set and after its call
   AbsenceListener absence_listener_;
   bool ending_ = false;
   UniqueFd wake_;        // readable: there are new events to wait for

@@ -45,7 +45,7 @@ std::string MakeSecret(const std::string& key, const Introduction& introduction)
 // both proofs.
 //
 //   caller  Greeting               Proof
-//   called            Answer               Welcome
+//   called            GreetingReply               Welcome
 struct Greeting {
   std::array<char, 8> magic = {'d', 's', 'r', 'u', 'n', 'l', 'n', '3'};
   std::uint32_t from = 0;
@@ -54,7 +54,7 @@ struct Greeting {
   Nonce nonce = {};
 };
 
-struct Answer {
+struct GreetingReply {
   Nonce nonce = {};
   Proof proof = {};
 };

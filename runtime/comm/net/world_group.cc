@@ -19,7 +19,7 @@ namespace {
 
 std::vector<int> NamesOf(const WorldGroupOptions& options) {
   if (!options.names.empty()) return options.names;
-  std::vector<int> names(static_cast<std::size_t>(options.places.size()));
+  std::vector<int> names(static_cast<std::size_t>(options.layout.size()));
   std::iota(names.begin(), names.end(), 0);
   return names;
 }
@@ -40,15 +40,15 @@ WorldGroup::WorldGroup(std::unique_ptr<HostGroup> host, std::shared_ptr<PeerLink
       host_(std::move(host)),
       links_(std::move(links), options.group, NamesOf(options)),
       rank_(options.rank),
-      places_(options.places),
-      me_(places_.PlaceOf(options.rank)),
+      layout_(options.layout),
+      me_(layout_.LocationOf(options.rank)),
       block_bytes_(options.block_bytes),
       member_(family().get(), this) {
-  DS_CHECK(host_->rank() == me_.local && host_->size() == places_.count_on(me_.host));
+  DS_CHECK(host_->rank() == me_.local && host_->size() == layout_.count_on(me_.host));
   links_.all()->ListenForEnd([all = family()](const std::string& cause) { all->Abort(cause); });
   links_.all()->ListenForAbsence(
       [all = family()](const Absence& found) { all->NoteAbsence(found); });
-  host_->ListenForLongWaits([all = links_.all()] { all->TellThatItWaits(); });
+  host_->ListenForLongWaits([all = links_.all()] { all->NotifyWaiting(); });
 }
 
 WorldGroup::~WorldGroup() {
@@ -111,12 +111,12 @@ PeerLinks::Ticket WorldGroup::AwaitMessage(const IncomingMessage& message, const
 
 Status WorldGroup::SendOnHost(const OutgoingMessage& message, const CallTag& tag) {
   host_->TagNextCall(tag);
-  return host_->Send(message.data, message.elements, places_.PlaceOf(message.peer).local);
+  return host_->Send(message.data, message.elements, layout_.LocationOf(message.peer).local);
 }
 
 Status WorldGroup::ReceiveOnHost(const IncomingMessage& message, const CallTag& tag) {
   host_->TagNextCall(tag);
-  return host_->Receive(message.data, message.elements, places_.PlaceOf(message.peer).local);
+  return host_->Receive(message.data, message.elements, layout_.LocationOf(message.peer).local);
 }
 
 Status WorldGroup::Send(const std::byte* data, Elements elements, int peer) {
@@ -142,8 +142,8 @@ Status WorldGroup::SendReceive(const OutgoingMessage& outgoing, const IncomingMe
   if (sends_here && receives_here) {
     OutgoingMessage to_host = outgoing;
     IncomingMessage from_host = incoming;
-    to_host.peer = places_.PlaceOf(outgoing.peer).local;
-    from_host.peer = places_.PlaceOf(incoming.peer).local;
+    to_host.peer = layout_.LocationOf(outgoing.peer).local;
+    from_host.peer = layout_.LocationOf(incoming.peer).local;
     host_->TagNextCall(tag);
     return host_->SendReceive(to_host, from_host);
   }
@@ -163,23 +163,23 @@ Status WorldGroup::AllGather(RankOutputs outputs, const std::byte* input, Elemen
   const CallSignature call =
       Begin({.kind = CallKind::kAllGather, .type = each.type, .count = each.count});
   const EndOfCall end{links_};
-  std::vector<Tickets> arrivals(static_cast<std::size_t>(places_.hosts()));
+  std::vector<Tickets> arrivals(static_cast<std::size_t>(layout_.hosts()));
   Tickets departures;
-  for (int host = 0; host < places_.hosts(); ++host) {
+  for (int host = 0; host < layout_.hosts(); ++host) {
     if (host == me_.host) continue;
-    departures.push_back(Post(places_.CarrierOf(me_.local, host), call, {input, each.bytes()}));
-    for (int local = 0; local < places_.count_on(host); ++local) {
-      const int from = places_.first_on(host) + local;
-      if (places_.CarrierOf(local, me_.host) != rank_) continue;
+    departures.push_back(Post(layout_.CarrierOf(me_.local, host), call, {input, each.bytes()}));
+    for (int local = 0; local < layout_.count_on(host); ++local) {
+      const int from = layout_.first_on(host) + local;
+      if (layout_.CarrierOf(local, me_.host) != rank_) continue;
       arrivals[host].push_back(Await(from, call, {outputs[from], each.bytes()}));
     }
   }
   TagHostCall(call);
-  const auto here = outputs.subspan(static_cast<std::size_t>(places_.first_on(me_.host)),
+  const auto here = outputs.subspan(static_cast<std::size_t>(layout_.first_on(me_.host)),
                                     static_cast<std::size_t>(host_->size()));
   DS_RETURN_IF_ERROR(host_->AllGather(here, input, each));
-  for (int i = 1; i < places_.hosts(); ++i) {
-    const int host = (me_.host + i) % places_.hosts();
+  for (int i = 1; i < layout_.hosts(); ++i) {
+    const int host = (me_.host + i) % layout_.hosts();
     DS_RETURN_IF_ERROR(WaitFor(arrivals[host]));
     DS_RETURN_IF_ERROR(ShareGathered(outputs, each, host, call));
   }
@@ -190,10 +190,10 @@ Status WorldGroup::AllGather(RankOutputs outputs, const std::byte* input, Elemen
 // ranks of this host.
 Status WorldGroup::ShareGathered(RankOutputs outputs, Elements each, int from,
                                  const CallSignature& call) {
-  const auto first = static_cast<std::size_t>(places_.first_on(from));
-  const auto count = static_cast<std::size_t>(places_.count_on(from));
+  const auto first = static_cast<std::size_t>(layout_.first_on(from));
+  const auto count = static_cast<std::size_t>(layout_.count_on(from));
   const RankOutputs theirs = outputs.subspan(first, count);
-  if (places_.count_on(from) == host_->size()) {
+  if (layout_.count_on(from) == host_->size()) {
     if (host_->size() == 1) return OkStatus();
     TagHostCall(call);
     return host_->AllGather(theirs, theirs[me_.local], each);
@@ -211,8 +211,8 @@ Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
   const CallSignature call = Begin(
       {.kind = CallKind::kBroadcast, .type = elements.type, .root = root, .count = elements.count});
   const EndOfCall end{links_};
-  const RankPlace source = places_.PlaceOf(root);
-  const int hosts = places_.hosts();
+  const RankLocation source = layout_.LocationOf(root);
+  const int hosts = layout_.hosts();
   const int distance = (me_.host - source.host + hosts) % hosts;
   const int before = (me_.host - 1 + hosts) % hosts;
   const int after = (me_.host + 1) % hosts;
@@ -227,13 +227,13 @@ Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
   Tickets arrivals;
   Tickets departures;
   if (me_.local == carrier && distance > 0) {
-    const int from = distance == 1 ? root : places_.CarrierOf(source.local, before);
+    const int from = distance == 1 ? root : layout_.CarrierOf(source.local, before);
     for (std::size_t i = 0; i < blocks; ++i) arrivals.push_back(Await(from, call, bytes_of(i)));
   }
   for (std::size_t i = 0; i < blocks; ++i) {
     if (!arrivals.empty()) DS_RETURN_IF_ERROR(links_.Wait(arrivals[i]));
     if (me_.local == carrier && distance < hosts - 1) {
-      departures.push_back(Post(places_.CarrierOf(source.local, after), call, bytes_of(i)));
+      departures.push_back(Post(layout_.CarrierOf(source.local, after), call, bytes_of(i)));
     }
     const std::span<std::byte> block = bytes_of(i);
     DS_RETURN_IF_ERROR(
@@ -243,7 +243,7 @@ Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
 }
 
 // Exchanges data by frames between hosts and by shared memory within this host.
-Status WorldGroup::Exchange(const AllToAllParts& parts, const CallSignature& call) {
+Status WorldGroup::Exchange(const AllToAllBuffers& parts, const CallSignature& call) {
   const EndOfCall end{links_};
   const std::size_t size = ElementBytes(parts.type);
   Tickets tickets;
@@ -260,7 +260,7 @@ Status WorldGroup::Exchange(const AllToAllParts& parts, const CallSignature& cal
     tickets.push_back(Await(peer, call_of(incoming), {parts.outputs[peer], incoming * size}));
     tickets.push_back(Post(peer, call_of(outgoing), {parts.inputs[peer], outgoing * size}));
   }
-  const auto first = static_cast<std::size_t>(places_.first_on(me_.host));
+  const auto first = static_cast<std::size_t>(layout_.first_on(me_.host));
   const auto count = static_cast<std::size_t>(host_->size());
   TagHostCall(call);
   DS_RETURN_IF_ERROR(host_->AllToAll({.outputs = parts.outputs.subspan(first, count),
@@ -271,7 +271,7 @@ Status WorldGroup::Exchange(const AllToAllParts& parts, const CallSignature& cal
   return WaitFor(tickets);
 }
 
-Status WorldGroup::AllToAll(const AllToAllParts& parts) {
+Status WorldGroup::AllToAll(const AllToAllBuffers& parts) {
   return Exchange(parts, Begin({.kind = CallKind::kAllToAll, .type = parts.type}));
 }
 
@@ -333,11 +333,11 @@ Status WorldGroup::Reduce(std::byte* data, Elements elements, ReduceOp op, int r
 Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSignature& call) {
   const EndOfCall end{links_};
   const std::size_t size = ElementBytes(elements.type);
-  const int lanes = places_.lanes();
+  const int lanes = layout_.lanes();
   const std::size_t per_lane = std::max<std::size_t>(1, block_bytes_ / size);
   const std::size_t per_block = per_lane * static_cast<std::size_t>(lanes);
-  const std::vector<int> mine = places_.LanesOf(rank_);
-  const bool is_last = me_.host == places_.hosts() - 1;
+  const std::vector<int> mine = layout_.LanesOf(rank_);
+  const bool is_last = me_.host == layout_.hosts() - 1;
   const auto bytes_of = [&](std::size_t block, int lane) {
     const Round part = LaneOf(RoundOf(block, per_block, elements.count), lane, lanes);
     return std::span(data + part.begin * size, part.count * size);
@@ -345,7 +345,7 @@ Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSig
   std::vector<Tickets> arrivals(Rounds(elements.count, per_block));
   for (std::size_t block = 0; !is_last && block < arrivals.size(); ++block) {
     for (const int lane : mine) {
-      const int from = places_.CarrierOf(lane, me_.host + 1);
+      const int from = layout_.CarrierOf(lane, me_.host + 1);
       arrivals[block].push_back(Await(from, call, bytes_of(block, lane)));
     }
   }
@@ -364,19 +364,19 @@ Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSig
         for (const int lane : mine) {
           if (me_.host == 0) break;
           departures.push_back(
-              Post(places_.CarrierOf(lane, me_.host - 1), call, bytes_of(block, lane)));
+              Post(layout_.CarrierOf(lane, me_.host - 1), call, bytes_of(block, lane)));
         }
         const Round round = RoundOf(block, per_block, elements.count);
         return ShareLanes(data + round.begin * size, {round.count, elements.type}, call);
       }};
-  DS_RETURN_IF_ERROR(ChainReduction({*host_, links_, places_, rank_, call, memory_}, plan).Run());
+  DS_RETURN_IF_ERROR(ChainReduction({*host_, links_, layout_, rank_, call, memory_}, plan).Run());
   return WaitFor(departures);
 }
 
 // Shares each lane's part of a block, which its carrier holds, with all ranks of this host.
 Status WorldGroup::ShareLanes(std::byte* data, Elements elements, const CallSignature& call) {
   if (host_->size() == 1) return OkStatus();
-  const int lanes = places_.lanes();
+  const int lanes = layout_.lanes();
   const std::size_t size = ElementBytes(elements.type);
   const Round block = {.begin = 0, .count = elements.count};
   const std::size_t each = LaneOf(block, 0, lanes).count;
@@ -401,14 +401,14 @@ Status WorldGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements 
       Begin({.kind = CallKind::kReduceScatter, .type = each.type, .op = op, .count = each.count});
   const EndOfCall end{links_};
   const std::size_t size = ElementBytes(each.type);
-  const auto hosts = static_cast<std::size_t>(places_.hosts());
+  const auto hosts = static_cast<std::size_t>(layout_.hosts());
   const std::size_t per_block = std::max<std::size_t>(1, block_bytes_ / size / hosts);
-  const int last = places_.hosts() - 1;
+  const int last = layout_.hosts() - 1;
   const std::size_t blocks = Rounds(each.count, per_block);
   Tickets arrivals;
   for (std::size_t block = 0; me_.host != last && block < blocks; ++block) {
     const Round round = RoundOf(block, per_block, each.count);
-    arrivals.push_back(Await(places_.CarrierOf(me_.local, last), call,
+    arrivals.push_back(Await(layout_.CarrierOf(me_.local, last), call,
                              {output + round.begin * size, round.count * size}));
   }
   const ReducePlan plan = {.blocks = blocks,
@@ -418,8 +418,8 @@ Status WorldGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements 
                                  const Round round = RoundOf(block, per_block, each.count);
                                  std::vector<ReduceSegment> segments;
                                  for (int host = 0; host <= last; ++host) {
-                                   if (lane >= places_.count_on(host)) continue;
-                                   const int owner = places_.first_on(host) + lane;
+                                   if (lane >= layout_.count_on(host)) continue;
+                                   const int owner = layout_.first_on(host) + lane;
                                    segments.push_back({.input = inputs[owner] + round.begin * size,
                                                        .result = output + round.begin * size,
                                                        .count = round.count,
@@ -428,7 +428,7 @@ Status WorldGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements 
                                  return segments;
                                },
                            .finish = nullptr};
-  DS_RETURN_IF_ERROR(ChainReduction({*host_, links_, places_, rank_, call, memory_}, plan).Run());
+  DS_RETURN_IF_ERROR(ChainReduction({*host_, links_, layout_, rank_, call, memory_}, plan).Run());
   return WaitFor(arrivals);
 }
 
@@ -460,11 +460,11 @@ StatusOr<std::unique_ptr<CpuGroup>> WorldGroup::MakeSubgroup(const std::string& 
   std::vector<int> names;
   int last_host = -1;
   for (const int member : members) {
-    const RankPlace place = places_.PlaceOf(member);
-    if (place.host == me_.host) here.push_back(place.local);
-    if (place.host != last_host) counts.push_back(0);
+    const RankLocation location = layout_.LocationOf(member);
+    if (location.host == me_.host) here.push_back(location.local);
+    if (location.host != last_host) counts.push_back(0);
     ++counts.back();
-    last_host = place.host;
+    last_host = location.host;
     names.push_back(links_.ranks()[static_cast<std::size_t>(member)]);
   }
   if (here.size() == members.size()) return host_->MakeSubgroup(name, here);
@@ -475,7 +475,7 @@ StatusOr<std::unique_ptr<CpuGroup>> WorldGroup::MakeSubgroup(const std::string& 
   return std::unique_ptr<CpuGroup>(std::make_unique<WorldGroup>(
       std::move(host), links_.all(),
       WorldGroupOptions{.rank = static_cast<int>(self - members.begin()),
-                        .places = RankPlaces(counts),
+                        .layout = RankLocations(counts),
                         .block_bytes = block_bytes_,
                         .group = group,
                         .names = names}));

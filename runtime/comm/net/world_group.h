@@ -31,7 +31,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/net/group_links.h"
-#include "runtime/comm/net/rank_places.h"
+#include "runtime/comm/net/rank_locations.h"
 #include "runtime/comm/shm/cpu_group.h"
 #include "runtime/comm/shm/host_group.h"
 
@@ -39,7 +39,7 @@ namespace ds::comm {
 
 struct WorldGroupOptions {
   int rank = 0;
-  RankPlaces places{{1}};
+  RankLocations layout{{1}};
   // Bytes that a lane moves at once.
   std::size_t block_bytes = std::size_t{1} << 20;
   GroupId group = 0;
@@ -55,7 +55,7 @@ class WorldGroup : public CpuGroup {
   ~WorldGroup() override;
 
   int rank() const override { return rank_; }
-  int size() const override { return places_.size(); }
+  int size() const override { return layout_.size(); }
   bool spans_hosts() const override { return true; }
   BytesBetweenHosts bytes_between_hosts() const override { return links().bytes(); }
   std::size_t shared_bytes() const override { return host_->shared_bytes(); }
@@ -73,7 +73,7 @@ class WorldGroup : public CpuGroup {
   Status Broadcast(std::byte* data, Elements elements, int root) override;
   Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) override;
   Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) override;
-  Status AllToAll(const AllToAllParts& parts) override;
+  Status AllToAll(const AllToAllBuffers& parts) override;
   Status Send(const std::byte* data, Elements elements, int peer) override;
   Status Receive(std::byte* data, Elements elements, int peer) override;
   Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) override;
@@ -102,7 +102,7 @@ class WorldGroup : public CpuGroup {
   Status BroadcastOnHost(std::byte* data, Elements elements, int local, const CallSignature& call);
   Status ShareLanes(std::byte* data, Elements elements, const CallSignature& call);
   Status ShareGathered(RankOutputs outputs, Elements each, int from, const CallSignature& call);
-  Status Exchange(const AllToAllParts& parts, const CallSignature& call);
+  Status Exchange(const AllToAllBuffers& parts, const CallSignature& call);
   PeerLinks::Ticket Post(int peer, const CallSignature& call, std::span<const std::byte> bytes);
   PeerLinks::Ticket Await(int peer, const CallSignature& call, std::span<std::byte> bytes);
   Status WaitFor(const Tickets& tickets);
@@ -112,14 +112,14 @@ class WorldGroup : public CpuGroup {
   Status ReceiveOnHost(const IncomingMessage& message, const CallTag& tag);
   Status CompareMembers(const std::string& name, const std::vector<int>& members,
                         GroupLinks* links);
-  bool IsOnThisHost(int rank) const { return places_.PlaceOf(rank).host == me_.host; }
+  bool IsOnThisHost(int rank) const { return layout_.LocationOf(rank).host == me_.host; }
 
   std::vector<std::byte> memory_;  // used by reductions
   std::unique_ptr<HostGroup> host_;
   GroupLinks links_;
   const int rank_;
-  const RankPlaces places_;
-  const RankPlace me_;
+  const RankLocations layout_;
+  const RankLocation me_;
   const std::size_t block_bytes_;
   CallTag next_tag_;
   const FamilyMember member_;

@@ -40,7 +40,7 @@ using RankOutputs = std::span<std::byte* const>;
 using RankInputs = std::span<const std::byte* const>;
 
 // Memory and counts of the data sent to and received from each rank, of one element type.
-struct AllToAllParts {
+struct AllToAllBuffers {
   RankOutputs outputs;
   std::span<const std::uint64_t> output_counts;
   RankInputs inputs;
@@ -99,7 +99,7 @@ class CpuGroup {
   // `outputs` of Gather and `inputs` of Scatter are used on the root only.
   virtual Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) = 0;
   virtual Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) = 0;
-  virtual Status AllToAll(const AllToAllParts& parts) = 0;
+  virtual Status AllToAll(const AllToAllBuffers& parts) = 0;
 
   // Messages between two ranks are matched in order. All ranks may send before they receive.
   virtual Status Send(const std::byte* data, Elements elements, int peer) = 0;

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "runtime/base/process_stat.h"
-#include "runtime/comm/shm/patience.h"
+#include "runtime/comm/shm/wait_timeout.h"
 
 namespace ds::comm {
 namespace {
@@ -128,7 +128,7 @@ Status GroupWait::WaitForPeers(std::span<const int> peers, const CallSignature& 
                         .call = call});
 }
 
-Status GroupWait::LookAround(std::span<const int> peers, const CallSignature& call) {
+Status GroupWait::CheckForFailure(std::span<const int> peers, const CallSignature& call) {
   return CheckPeers({.bell = layout_.line(self_.rank).bell,
                      .is_over = [] { return false; },
                      .barrier = 0,
@@ -181,19 +181,20 @@ bool GroupWait::Spin(const Wait& wait) {
 }
 
 Status GroupWait::Sleep(const Wait& wait) {
-  Patience patience(timeout_, kCheckPeersEvery, steady_clock::now());
+  WaitTimeout wait_timeout(timeout_, kCheckPeersEvery, steady_clock::now());
   bool is_long = false;
   while (true) {
     const std::uint32_t heard = wait.bell.rings.load(std::memory_order_seq_cst);
     if (wait.is_over()) return OkStatus();
     DS_RETURN_IF_ERROR(CheckGroup(wait.call));
     FutexWait(wait.bell.rings, heard,
-              std::max<std::chrono::nanoseconds>(patience.until_look(), kMinSleep));
+              std::max<std::chrono::nanoseconds>(wait_timeout.until_look(), kMinSleep));
     if (wait.is_over()) return OkStatus();
     DS_RETURN_IF_ERROR(CheckPeers(wait));
-    patience.Look(steady_clock::now());
-    if (patience.is_half_over() && !std::exchange(is_long, true) && on_long_wait_) on_long_wait_();
-    if (patience.is_over()) DS_RETURN_IF_ERROR(NameMissing(wait));
+    wait_timeout.Look(steady_clock::now());
+    if (wait_timeout.is_half_over() && !std::exchange(is_long, true) && on_long_wait_)
+      on_long_wait_();
+    if (wait_timeout.is_over()) DS_RETURN_IF_ERROR(NameMissing(wait));
   }
 }
 

@@ -74,7 +74,7 @@ class GroupWait {
   };
   GroupWait(GroupLayout layout, RankOf self, const Options& options);
 
-  // Timeout for a rank that neither ends nor arrives (patience.h).
+  // Timeout for a rank that neither ends nor arrives (wait_timeout.h).
   std::chrono::milliseconds timeout() const { return timeout_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   // Sets a callback for several calls a second during a wait; an error ends the wait. May be empty.
@@ -102,7 +102,7 @@ class GroupWait {
   void RingBellOf(int rank);
   // Checks peers during waits elsewhere; call it several times a second. Returns OK while none of
   // `peers` has ended or left and the group has not failed.
-  Status LookAround(std::span<const int> peers, const CallSignature& call);
+  Status CheckForFailure(std::span<const int> peers, const CallSignature& call);
   // Wakes all waiting ranks to check their peers, because this rank has left.
   void RingAll();
 

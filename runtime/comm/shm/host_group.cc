@@ -57,7 +57,7 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
            .on_absence = [all = family().get()](const Absence& late) { all->NoteAbsence(late); }}),
       sent_(static_cast<std::size_t>(options.self.size)),
       received_(static_cast<std::size_t>(options.self.size)),
-      kept_(static_cast<std::size_t>(options.self.size)),
+      buffered_(static_cast<std::size_t>(options.self.size)),
       member_(family().get(), this) {
   DS_CHECK(region_->bytes() >= RegionBytes(options));
   DS_CHECK(self_.size <= kMaxLocalRanks && layout_.chunk_bytes() % kMinChunkBytes == 0);
@@ -233,7 +233,7 @@ Status HostGroup::Scatter(std::byte* output, RankInputs inputs, Elements each, i
 
 // Exchanges the ranks' send counts, so that all agree on the number of rounds and a receiver with
 // other expectations gets an error.
-Status HostGroup::ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest) {
+Status HostGroup::ExchangeCounts(const AllToAllBuffers& parts, std::uint64_t* largest) {
   const CallSignature call = {.kind = CallKind::kAllToAll, .type = parts.type};
   const auto ranks = static_cast<std::size_t>(self_.size);
   std::memcpy(Staging(self_.rank, interval_), parts.input_counts.data(),
@@ -253,7 +253,7 @@ Status HostGroup::ExchangeCounts(const AllToAllParts& parts, std::uint64_t* larg
   return OkStatus();
 }
 
-Status HostGroup::AllToAll(const AllToAllParts& parts) {
+Status HostGroup::AllToAll(const AllToAllBuffers& parts) {
   std::uint64_t largest = 0;
   DS_RETURN_IF_ERROR(ExchangeCounts(parts, &largest));
   const std::size_t size = ElementBytes(parts.type);
@@ -408,7 +408,7 @@ HostGroup::Transfer HostGroup::StartTransfer(CallKind kind, Elements elements, i
           .slots = std::max<std::size_t>(1, (elements.bytes() + slot - 1) / slot)};
 }
 
-bool HostGroup::HasRoom(int peer) const {
+bool HostGroup::HasFreeSlot(int peer) const {
   const std::uint32_t sent = sent_[static_cast<std::size_t>(peer)];
   return HasReached(layout_.channel(self_.rank, peer).read, sent + 1 - kChannelSlots);
 }
@@ -422,7 +422,7 @@ void HostGroup::PutSlots(const std::byte* data, Transfer* transfer) {
   const int peer = transfer->peer;
   Channel& channel = layout_.channel(self_.rank, peer);
   std::uint32_t& sent = sent_[static_cast<std::size_t>(peer)];
-  for (; !transfer->is_done() && HasRoom(peer); ++transfer->moved) {
+  for (; !transfer->is_done() && HasFreeSlot(peer); ++transfer->moved) {
     const std::uint32_t slot = sent % kChannelSlots;
     const std::size_t begin = transfer->moved * layout_.slot_bytes();
     const std::size_t bytes = std::min(layout_.slot_bytes(), transfer->bytes - begin);
@@ -436,24 +436,24 @@ void HostGroup::PutSlots(const std::byte* data, Transfer* transfer) {
 Status HostGroup::TakeSlots(std::byte* data, Transfer* transfer) {
   const int peer = transfer->peer;
   const CallSignature& call = transfer->call;
-  std::deque<KeptSlot>& kept = kept_[static_cast<std::size_t>(peer)];
-  for (; !transfer->is_done() && (!kept.empty() || HasUnread(peer)); ++transfer->moved) {
-    const bool is_kept = !kept.empty();
+  std::deque<BufferedSlot>& buffered = buffered_[static_cast<std::size_t>(peer)];
+  for (; !transfer->is_done() && (!buffered.empty() || HasUnread(peer)); ++transfer->moved) {
+    const bool is_buffered = !buffered.empty();
     const std::uint32_t slot = received_[static_cast<std::size_t>(peer)] % kChannelSlots;
     const CallSignature& theirs =
-        is_kept ? kept.front().first : layout_.channel(peer, self_.rank).calls[slot];
+        is_buffered ? buffered.front().first : layout_.channel(peer, self_.rank).calls[slot];
     if (transfer->moved == 0 &&
         (theirs.type != call.type || theirs.count != call.count || theirs.tag != call.tag)) {
       return wait_.FailForMismatch(wait_.NameOf(peer) + " is in " + Describe(theirs) + ", " +
                                    wait_.NameOf(self_.rank) + " in " + Describe(call));
     }
     const std::byte* const from =
-        is_kept ? kept.front().second.data() : layout_.slot(peer, self_.rank, slot);
+        is_buffered ? buffered.front().second.data() : layout_.slot(peer, self_.rank, slot);
     const std::size_t begin = transfer->moved * layout_.slot_bytes();
     const std::size_t bytes = std::min(layout_.slot_bytes(), transfer->bytes - begin);
     if (bytes > 0) std::memcpy(data + begin, from, bytes);
-    if (is_kept) {
-      kept.pop_front();
+    if (is_buffered) {
+      buffered.pop_front();
     } else {
       MarkRead(peer);
     }
@@ -465,7 +465,7 @@ void HostGroup::TakeIn(int peer) {
   while (HasUnread(peer)) {
     const std::uint32_t slot = received_[static_cast<std::size_t>(peer)] % kChannelSlots;
     const std::byte* const bytes = layout_.slot(peer, self_.rank, slot);
-    kept_[static_cast<std::size_t>(peer)].push_back(
+    buffered_[static_cast<std::size_t>(peer)].push_back(
         {layout_.channel(peer, self_.rank).calls[slot], {bytes, bytes + layout_.slot_bytes()}});
     MarkRead(peer);
   }
@@ -485,7 +485,7 @@ Status HostGroup::AwaitChannels(const Transfer& outgoing, const Transfer& incomi
   if (!outgoing.is_done()) peers[count++] = outgoing.peer;
   if (!incoming.is_done()) peers[count++] = incoming.peer;
   const auto has_news = [&] {
-    if (!outgoing.is_done() && HasRoom(outgoing.peer)) return true;
+    if (!outgoing.is_done() && HasFreeSlot(outgoing.peer)) return true;
     if (outgoing.is_done()) return HasUnread(incoming.peer);
     for (int from = 0; from < self_.size; ++from) {
       if (HasUnread(from)) return true;
@@ -556,17 +556,18 @@ StatusOr<std::unique_ptr<HostGroup>> HostGroup::MakeHostSubgroup(const std::stri
     return std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(region)), options);
   }
   const CallSignature call = JoinCall(name, options.names);
-  const MeetingPlace place = {.name = options.meeting,
-                              .self = options.self,
-                              .timeout = options.timeout,
-                              .purpose = call,
-                              .names = options.names,
-                              .look_around = [&] { return wait_.LookAround(members, call); }};
-  StatusOr<SharedRegion> region = ExchangeRegion(place, bytes);
+  const Rendezvous rendezvous = {
+      .name = options.meeting,
+      .self = options.self,
+      .timeout = options.timeout,
+      .purpose = call,
+      .names = options.names,
+      .look_around = [&] { return wait_.CheckForFailure(members, call); }};
+  StatusOr<SharedRegion> region = ExchangeRegion(rendezvous, bytes);
   if (!region.ok()) return region.status().WithContext(Describe(call));
   auto group = std::make_unique<HostGroup>(
       std::make_shared<SharedRegion>(std::move(region).value()), options);
-  DS_RETURN_IF_ERROR(group->MeetPeers(options.timeout, place.look_around));
+  DS_RETURN_IF_ERROR(group->MeetPeers(options.timeout, rendezvous.look_around));
   return group;
 }
 

@@ -71,7 +71,7 @@ class HostGroup : public CpuGroup {
   std::string NameOf(int rank) const override { return wait_.NameOf(rank); }
 
   // Blocks until all ranks have joined. Ranks that are processes must call it first. `look_around`
-  // is as in MeetingPlace.
+  // is as in Rendezvous.
   Status MeetPeers(std::chrono::milliseconds timeout, std::function<Status()> look_around = {});
   void ListenForLongWaits(const std::function<void()>& listener);
   void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
@@ -83,7 +83,7 @@ class HostGroup : public CpuGroup {
   Status Broadcast(std::byte* data, Elements elements, int root) override;
   Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) override;
   Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) override;
-  Status AllToAll(const AllToAllParts& parts) override;
+  Status AllToAll(const AllToAllBuffers& parts) override;
   // While the ring of kChannelSlots slots is full, Send stores messages that other ranks have sent.
   Status Send(const std::byte* data, Elements elements, int peer) override;
   Status Receive(std::byte* data, Elements elements, int peer) override;
@@ -118,7 +118,7 @@ class HostGroup : public CpuGroup {
   std::byte* Staging(int rank, std::uint64_t interval) const;
 
   Transfer StartTransfer(CallKind kind, Elements elements, int peer) const;
-  bool HasRoom(int peer) const;
+  bool HasFreeSlot(int peer) const;
   bool HasUnread(int peer) const;
   // These move as many slots as possible without blocking.
   void PutSlots(const std::byte* data, Transfer* transfer);
@@ -133,7 +133,7 @@ class HostGroup : public CpuGroup {
   template <typename Fill, typename Take>
   Status RunRounds(const CallSignature& call, std::size_t rounds, Fill fill, Take take);
   Status ReduceToAllOrRoot(std::byte* data, Elements elements, const CallSignature& call);
-  Status ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest);
+  Status ExchangeCounts(const AllToAllBuffers& parts, std::uint64_t* largest);
 
   std::shared_ptr<SharedRegion> region_;
   HostGroupOptions options_;
@@ -145,9 +145,9 @@ class HostGroup : public CpuGroup {
   CallTag next_tag_;
   std::vector<std::uint32_t> sent_;      // slots written so far, by peer
   std::vector<std::uint32_t> received_;  // slots read so far, by peer
-  using KeptSlot = std::pair<CallSignature, std::vector<std::byte>>;
-  std::vector<std::deque<KeptSlot>> kept_;  // received slots that Receive has not consumed yet, by
-                                            // peer
+  using BufferedSlot = std::pair<CallSignature, std::vector<std::byte>>;
+  std::vector<std::deque<BufferedSlot>> buffered_;  // received slots that Receive has not consumed
+                                                    // yet, by peer
   const FamilyMember member_;
 };
 

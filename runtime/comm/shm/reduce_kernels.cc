@@ -204,7 +204,7 @@ Kernel KernelFor(ElementType type, ReduceOp op) {
 
 void ReduceInRankOrder(std::byte* output, std::span<const std::byte* const> sources,
                        std::size_t count, ElementType type, ReduceOp op) {
-  ReduceNextPortion(output, sources, count, type, op, {.ranks = static_cast<int>(sources.size())});
+  ContinueReduction(output, sources, count, type, op, {.ranks = static_cast<int>(sources.size())});
 }
 
 ElementType AccumulatorType(ElementType type) {
@@ -212,17 +212,17 @@ ElementType AccumulatorType(ElementType type) {
   return is_half ? ElementType::kFloat32 : type;
 }
 
-void ReduceNextPortion(std::byte* output, std::span<const std::byte* const> sources,
+void ContinueReduction(std::byte* output, std::span<const std::byte* const> sources,
                        std::size_t count, ElementType type, ReduceOp op,
-                       const ReducePortion& portion) {
+                       const PartialReduction& partial) {
   const bool average = op == ReduceOp::kAvg;
   DS_CHECK(!sources.empty() && (!average || IsFloatingPoint(type)));
   KernelFor(type, op)({.output = output,
                        .sources = sources,
                        .count = count,
-                       .before = portion.before,
-                       .is_last = portion.ranks > 0,
-                       .divisor = average ? portion.ranks : 0});
+                       .before = partial.before,
+                       .is_last = partial.ranks > 0,
+                       .divisor = average ? partial.ranks : 0});
 }
 
 }  // namespace ds::comm

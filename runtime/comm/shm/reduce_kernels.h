@@ -22,16 +22,17 @@ void ReduceInRankOrder(std::byte* output, std::span<const std::byte* const> sour
 // Returns the accumulator type of a reduction of `type`: fp32 for bf16 and fp16, else `type`.
 ElementType AccumulatorType(ElementType type);
 
-// One portion of a reduction that is done in portions of consecutive ranks. Each portion continues
-// from the previous one's result, so the final bits equal those of one reduction over all ranks.
-struct ReducePortion {
-  const std::byte* before = nullptr;  // output of the previous portion; null: this is the first
-  int ranks = 0;                      // last portion: ranks of all portions together; others: 0
+// One part of a reduction that groups of consecutive ranks do one after the other. Each part
+// continues from the previous one's result, so the final bits equal those of one reduction over all
+// ranks.
+struct PartialReduction {
+  const std::byte* before = nullptr;  // output of the previous part; null: this is the first
+  int ranks = 0;                      // last part: ranks of all parts together; others: 0
 };
-// Writes elements of the accumulator type, or of `type` in the last portion. `output` may be
+// Writes elements of the accumulator type, or of `type` in the last part. `output` may be
 // `before` or one of the sources if its elements are of the same size.
-void ReduceNextPortion(std::byte* output, std::span<const std::byte* const> sources,
+void ContinueReduction(std::byte* output, std::span<const std::byte* const> sources,
                        std::size_t count, ElementType type, ReduceOp op,
-                       const ReducePortion& portion);
+                       const PartialReduction& partial);
 
 }  // namespace ds::comm

@@ -31,11 +31,11 @@ struct Arrival {
   CallSignature purpose;
 };
 
-int NumberOf(const MeetingPlace& place, int rank) {
-  return place.names.empty() ? rank : place.names[static_cast<std::size_t>(rank)];
+int NumberOf(const Rendezvous& rendezvous, int rank) {
+  return rendezvous.names.empty() ? rank : rendezvous.names[static_cast<std::size_t>(rank)];
 }
-std::string NameOf(const MeetingPlace& place, int rank) {
-  return "rank " + std::to_string(NumberOf(place, rank));
+std::string NameOf(const Rendezvous& rendezvous, int rank) {
+  return "rank " + std::to_string(NumberOf(rendezvous, rank));
 }
 
 struct Address {
@@ -61,15 +61,15 @@ milliseconds Left(steady_clock::time_point deadline) {
 }
 
 // Returns false after the deadline.
-StatusOr<bool> BecomesReadable(const MeetingPlace& place, const UniqueFd& fd,
+StatusOr<bool> BecomesReadable(const Rendezvous& rendezvous, const UniqueFd& fd,
                                steady_clock::time_point deadline) {
   pollfd readable = {.fd = fd.get(), .events = POLLIN, .revents = 0};
   while (true) {
     const milliseconds left = Left(deadline);
-    const milliseconds wait = place.look_around ? std::min(left, kLookAroundEvery) : left;
+    const milliseconds wait = rendezvous.look_around ? std::min(left, kLookAroundEvery) : left;
     const int ready = poll(&readable, 1, static_cast<int>(wait.count()));
     if (ready == 1) return true;
-    if (place.look_around) DS_RETURN_IF_ERROR(place.look_around());
+    if (rendezvous.look_around) DS_RETURN_IF_ERROR(rendezvous.look_around());
     if (ready == 0 && Left(deadline) == milliseconds(0)) return false;
   }
 }
@@ -125,40 +125,40 @@ UniqueFd ReceiveDescriptor(const UniqueFd& peer) {
 // RegionHost: rank 0's side, which passes the region to every other rank, once each.
 class RegionHost {
  public:
-  RegionHost(const MeetingPlace& place, const SharedRegion& region)
-      : place_(place),
+  RegionHost(const Rendezvous& rendezvous, const SharedRegion& region)
+      : rendezvous_(rendezvous),
         region_(region),
-        has_come_(static_cast<std::size_t>(place.self.size)),
-        deadline_(steady_clock::now() + place.timeout) {}
+        has_come_(static_cast<std::size_t>(rendezvous.self.size)),
+        deadline_(steady_clock::now() + rendezvous.timeout) {}
 
   Status Listen() {
     listener_.Reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    const Address address = AbstractAddress(place_.name);
+    const Address address = AbstractAddress(rendezvous_.name);
     if (!listener_.valid() || bind(listener_.get(), address.generic(), address.length) != 0 ||
-        listen(listener_.get(), place_.self.size) != 0) {
-      return ErrnoError(errno, "rank 0 cannot listen on the unix socket @" + place_.name);
+        listen(listener_.get(), rendezvous_.self.size) != 0) {
+      return ErrnoError(errno, "rank 0 cannot listen on the unix socket @" + rendezvous_.name);
     }
     return OkStatus();
   }
 
   Status ServeAll() {
-    for (int served = 1; served < place_.self.size; ++served) DS_RETURN_IF_ERROR(ServeNext());
+    for (int served = 1; served < rendezvous_.self.size; ++served) DS_RETURN_IF_ERROR(ServeNext());
     return OkStatus();
   }
 
  private:
   Status ServeNext() {
     while (true) {
-      DS_ASSIGN_OR_RETURN(const bool has_come, BecomesReadable(place_, listener_, deadline_));
+      DS_ASSIGN_OR_RETURN(const bool has_come, BecomesReadable(rendezvous_, listener_, deadline_));
       if (!has_come) {
         return UnavailableError(NameMissing() + " did not arrive within " +
-                                std::to_string(place_.timeout.count() / 1000) + " s");
+                                std::to_string(rendezvous_.timeout.count() / 1000) + " s");
       }
       const UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       Arrival who = {};
       // Ignore strangers, and ranks that ended during their introduction: wait for the next.
       if (!peer.valid() || !IsOfThisUser(peer)) continue;
-      DS_ASSIGN_OR_RETURN(const bool says, BecomesReadable(place_, peer, deadline_));
+      DS_ASSIGN_OR_RETURN(const bool says, BecomesReadable(rendezvous_, peer, deadline_));
       if (!says || recv(peer.get(), &who, sizeof(who), 0) != sizeof(who)) continue;
       DS_RETURN_IF_ERROR(Check(who));
       return SendDescriptor(peer, region_.fd().get());
@@ -167,83 +167,87 @@ class RegionHost {
 
   std::string NameMissing() const {
     std::string list;
-    for (int rank = 1; rank < place_.self.size; ++rank) {
+    for (int rank = 1; rank < rendezvous_.self.size; ++rank) {
       if (has_come_[static_cast<std::size_t>(rank)]) continue;
-      list += (list.empty() ? "" : ", ") + NameOf(place_, rank);
+      list += (list.empty() ? "" : ", ") + NameOf(rendezvous_, rank);
     }
     return list;
   }
 
   Status Check(const Arrival& who) {
-    if (!(who.purpose == place_.purpose)) {
+    if (!(who.purpose == rendezvous_.purpose)) {
       return FailedPreconditionError("the ranks disagree: rank " + std::to_string(who.number) +
-                                     " is in " + Describe(who.purpose) + ", " + NameOf(place_, 0) +
-                                     " in " + Describe(place_.purpose));
+                                     " is in " + Describe(who.purpose) + ", " +
+                                     NameOf(rendezvous_, 0) + " in " +
+                                     Describe(rendezvous_.purpose));
     }
-    if (who.size != place_.self.size || who.rank < 1 || who.rank >= who.size) {
+    if (who.size != rendezvous_.self.size || who.rank < 1 || who.rank >= who.size) {
       return FailedPreconditionError("a process joined as rank " + std::to_string(who.rank) +
                                      " of " + std::to_string(who.size) + " into a group of " +
-                                     std::to_string(place_.self.size));
+                                     std::to_string(rendezvous_.self.size));
     }
     if (has_come_[static_cast<std::size_t>(who.rank)]) {
-      return FailedPreconditionError("two processes joined as " + NameOf(place_, who.rank));
+      return FailedPreconditionError("two processes joined as " + NameOf(rendezvous_, who.rank));
     }
     has_come_[static_cast<std::size_t>(who.rank)] = true;
     return OkStatus();
   }
 
-  const MeetingPlace& place_;
+  const Rendezvous& rendezvous_;
   const SharedRegion& region_;
   std::vector<bool> has_come_;
   steady_clock::time_point deadline_;
   UniqueFd listener_;
 };
 
-StatusOr<UniqueFd> ConnectToRankZero(const MeetingPlace& place, steady_clock::time_point deadline) {
-  const Address address = AbstractAddress(place.name);
+StatusOr<UniqueFd> ConnectToRankZero(const Rendezvous& rendezvous,
+                                     steady_clock::time_point deadline) {
+  const Address address = AbstractAddress(rendezvous.name);
   while (true) {
     UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!fd.valid()) return ErrnoError(errno, "making a unix socket");
     if (connect(fd.get(), address.generic(), address.length) == 0) return fd;
     if (errno != ECONNREFUSED && errno != EINTR) {
-      return ErrnoError(errno, "connecting to the unix socket @" + place.name);
+      return ErrnoError(errno, "connecting to the unix socket @" + rendezvous.name);
     }
     if (Left(deadline) == milliseconds(0)) {
-      return UnavailableError(NameOf(place, 0) + " did not arrive within " +
-                              std::to_string(place.timeout.count() / 1000) + " s");
+      return UnavailableError(NameOf(rendezvous, 0) + " did not arrive within " +
+                              std::to_string(rendezvous.timeout.count() / 1000) + " s");
     }
-    if (place.look_around) DS_RETURN_IF_ERROR(place.look_around());
+    if (rendezvous.look_around) DS_RETURN_IF_ERROR(rendezvous.look_around());
     poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
   }
 }
 
-StatusOr<SharedRegion> AskForRegion(const MeetingPlace& place, std::size_t bytes) {
-  const auto deadline = steady_clock::now() + place.timeout;
-  DS_ASSIGN_OR_RETURN(const UniqueFd peer, ConnectToRankZero(place, deadline));
+StatusOr<SharedRegion> AskForRegion(const Rendezvous& rendezvous, std::size_t bytes) {
+  const auto deadline = steady_clock::now() + rendezvous.timeout;
+  DS_ASSIGN_OR_RETURN(const UniqueFd peer, ConnectToRankZero(rendezvous, deadline));
   if (!IsOfThisUser(peer)) {
-    return PermissionDeniedError("the unix socket @" + place.name + " belongs to another user");
+    return PermissionDeniedError("the unix socket @" + rendezvous.name +
+                                 " belongs to another user");
   }
-  const Arrival self = {.rank = place.self.rank,
-                        .size = place.self.size,
-                        .number = NumberOf(place, place.self.rank),
-                        .purpose = place.purpose};
+  const Arrival self = {.rank = rendezvous.self.rank,
+                        .size = rendezvous.self.size,
+                        .number = NumberOf(rendezvous, rendezvous.self.rank),
+                        .purpose = rendezvous.purpose};
   UniqueFd region;
   if (send(peer.get(), &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self)) {
-    DS_ASSIGN_OR_RETURN(const bool answers, BecomesReadable(place, peer, deadline));
+    DS_ASSIGN_OR_RETURN(const bool answers, BecomesReadable(rendezvous, peer, deadline));
     if (answers) region = ReceiveDescriptor(peer);
   }
   if (!region.valid()) {
-    return UnavailableError(NameOf(place, 0) + " ended or refused before the group was formed");
+    return UnavailableError(NameOf(rendezvous, 0) +
+                            " ended or refused before the group was formed");
   }
   return SharedRegion::Map(region, bytes);
 }
 
 }  // namespace
 
-StatusOr<SharedRegion> ExchangeRegion(const MeetingPlace& place, std::size_t bytes) {
-  if (place.self.rank != 0) return AskForRegion(place, bytes);
+StatusOr<SharedRegion> ExchangeRegion(const Rendezvous& rendezvous, std::size_t bytes) {
+  if (rendezvous.self.rank != 0) return AskForRegion(rendezvous, bytes);
   DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Create(bytes));
-  RegionHost host(place, region);
+  RegionHost host(rendezvous, region);
   DS_RETURN_IF_ERROR(host.Listen());
   DS_RETURN_IF_ERROR(host.ServeAll());
   region.CloseDescriptor();

@@ -20,7 +20,7 @@
 
 namespace ds::comm {
 
-struct MeetingPlace {
+struct Rendezvous {
   std::string name;  // the same for all ranks of the group, and unique on this host
   RankOf self;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
@@ -35,6 +35,6 @@ struct MeetingPlace {
 // Blocks until this rank has the region, and on rank 0 until every rank has requested it. Returns
 // kUnavailable with the missing ranks after the timeout, kFailedPrecondition if ranks contradict
 // each other.
-StatusOr<SharedRegion> ExchangeRegion(const MeetingPlace& place, std::size_t bytes);
+StatusOr<SharedRegion> ExchangeRegion(const Rendezvous& rendezvous, std::size_t bytes);
 
 }  // namespace ds::comm

@@ -45,10 +45,11 @@ class ValueReader {
     Json plain = Json::object();
     for (const JsonMember& member : node.members) {
       if (IsComment(member.name, parent)) continue;
-      const std::optional<FileKey> place = FindKey(member, parent);
-      if (!place) continue;
-      if (std::optional<Json> value = ReadMember(member.node, *place)) {
-        const std::string name = place->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
+      const std::optional<FileKey> file_key = FindKey(member, parent);
+      if (!file_key) continue;
+      if (std::optional<Json> value = ReadMember(member.node, *file_key)) {
+        const std::string name =
+            file_key->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
         if (name == member.name) {
           plain[name] = *std::move(value);  // dots are part of a user-chosen name
         } else {
@@ -125,7 +126,7 @@ class ValueReader {
       return ": " + FillMeaning(foreign, name, value);
     }
     const std::string hint = DidYouMean(name, MemberNames(parent.path));
-    return hint.empty() ? MeantElsewhere(member) : hint;
+    return hint.empty() ? SuggestSection(member) : hint;
   }
 
   // Returns true if the value is valid for this key.
@@ -136,7 +137,7 @@ class ValueReader {
 
   // Suggests a key of the same name: at the top level, or in another section if exactly one has it
   // and accepts such a value.
-  static std::string MeantElsewhere(const JsonMember& member) {
+  static std::string SuggestSection(const JsonMember& member) {
     const std::string& name = member.name;
     if (!MemberPath("", name).empty()) return "; did you mean '" + name + "' at the top level?";
     std::vector<std::string> paths = FindPathsEndingIn(name);
@@ -147,33 +148,35 @@ class ValueReader {
     return paths.size() == 1 ? "; did you mean '" + paths.front() + "'?" : "";
   }
 
-  std::optional<Json> ReadMember(const JsonNode& node, const FileKey& place) {
-    const Setting* setting = FindSetting(place.path);
+  std::optional<Json> ReadMember(const JsonNode& node, const FileKey& file_key) {
+    const Setting* setting = FindSetting(file_key.path);
     if (setting == nullptr || setting->state == SettingState::kSection) {
-      return ReadSection(node, setting, place);
+      return ReadSection(node, setting, file_key);
     }
-    return ReadValue(node, *setting, place);
+    return ReadValue(node, *setting, file_key);
   }
 
   std::optional<Json> ReadSection(const JsonNode& node, const Setting* setting,
-                                  const FileKey& place) {
+                                  const FileKey& file_key) {
     if (node.scalar.is_null() && setting != nullptr && !setting->required) return std::nullopt;
     const bool takes_auto = setting != nullptr && setting->auto_rule == AutoRule::kDefault;
     if (node.scalar == "auto" && takes_auto) return std::nullopt;  // all keys at their defaults
-    if (node.scalar.is_boolean() && place.path == keys::kZeroOptimization) {
+    if (node.scalar.is_boolean() && file_key.path == keys::kZeroOptimization) {
       return ReadLegacyZero(node);
     }
     if (!node.scalar.is_object()) {
-      issues_.Error(place.key, place.key + " must be an object, not " + ShortDump(node.scalar),
+      issues_.Error(file_key.key,
+                    file_key.key + " must be an object, not " + ShortDump(node.scalar),
                     node.position);
       return std::nullopt;
     }
-    if (setting != nullptr && setting->enables) ReportPresence(node, place);
+    if (setting != nullptr && setting->enables) ReportPresence(node, file_key);
     // The user chose this name, so the section is kept even if it is empty.
-    if (node.members.empty() && place.path.ends_with('>')) {
-      issues_.Error(place.key, place.key + " is empty: give its keys, or remove it", node.position);
+    if (node.members.empty() && file_key.path.ends_with('>')) {
+      issues_.Error(file_key.key, file_key.key + " is empty: give its keys, or remove it",
+                    node.position);
     }
-    Json plain = ReadObject(node, place);
+    Json plain = ReadObject(node, file_key);
     return plain.empty() ? std::nullopt : std::optional(std::move(plain));
   }
 
@@ -201,67 +204,70 @@ class ValueReader {
   // Reports sections that switch a feature on by being present. Keys at their default are always
   // accepted, so only an empty section is an error, and sparse_attention, which changes the trained
   // model.
-  void ReportPresence(const JsonNode& node, const FileKey& place) {
-    if (const std::string key = FindBuiltKey(place.path); !key.empty()) {
+  void ReportPresence(const JsonNode& node, const FileKey& file_key) {
+    if (const std::string key = FindBuiltKey(file_key.path); !key.empty()) {
       if (!node.members.empty()) return;
-      issues_.Error(place.key,
-                    place.key + " is empty, which means all of its defaults: write one of them, " +
-                        key + " for one",
+      issues_.Error(file_key.key,
+                    file_key.key +
+                        " is empty, which means all of its defaults: write one of them, " + key +
+                        " for one",
                     node.position);
       return;
     }
-    const std::string feature = place.key + " is not supported yet";
-    if (node.members.empty() || place.path == keys::kSparseAttention) {
-      issues_.Error(place.key, feature + ": remove it", node.position);
+    const std::string feature = file_key.key + " is not supported yet";
+    if (node.members.empty() || file_key.path == keys::kSparseAttention) {
+      issues_.Error(file_key.key, feature + ": remove it", node.position);
     } else {
-      issues_.Warning(place.key, feature + ": it stays off", node.position);
+      issues_.Warning(file_key.key, feature + ": it stays off", node.position);
     }
   }
 
   std::optional<Json> ReadValue(const JsonNode& node, const Setting& setting,
-                                const FileKey& place) {
-    Json value = WholeValue(node);
-    if (IsDefault(setting, value)) return ReadDefault(node, setting, place, std::move(value));
+                                const FileKey& file_key) {
+    Json value = FullValue(node);
+    if (IsDefault(setting, value)) return ReadDefault(node, setting, file_key, std::move(value));
     if (value == "auto" && setting.auto_rule != AutoRule::kValue) {
-      return ReadAuto(node, setting, place);
+      return ReadAuto(node, setting, file_key);
     }
     if (const auto problem = CheckValue(setting, &value)) {
-      issues_.Error(place.key, place.key + " " + *problem, node.position);
-      values_.MarkBroken(place.key);
+      issues_.Error(file_key.key, file_key.key + " " + *problem, node.position);
+      values_.MarkBroken(file_key.key);
       return std::nullopt;
     }
-    Give(node, setting, place, value);
-    ReadElements(node, place);
+    Give(node, setting, file_key, value);
+    ReadElements(node, file_key);
     return value;
   }
 
   std::optional<Json> ReadDefault(const JsonNode& node, const Setting& setting,
-                                  const FileKey& place, Json value) {
+                                  const FileKey& file_key, Json value) {
     if (value.is_null()) return std::nullopt;  // as if it were absent
     // The file may write the number in another form than the registry: 1 for 1.0.
     if (value.is_number()) value = DefaultValue(setting);
-    Give(node, setting, place, value);
+    Give(node, setting, file_key, value);
     return value;
   }
 
-  std::optional<Json> ReadAuto(const JsonNode& node, const Setting& setting, const FileKey& place) {
+  std::optional<Json> ReadAuto(const JsonNode& node, const Setting& setting,
+                               const FileKey& file_key) {
     if (setting.auto_rule == AutoRule::kRefused) {
-      const char* const way_out = setting.state == SettingState::kRefused
-                                      ? "remove the key"
-                                      : "give a value or remove the key";
-      issues_.Error(place.key,
-                    place.key + " cannot be \"auto\": nothing in this job determines it; " +
-                        way_out + DefaultHint(setting),
+      const char* const advice = setting.state == SettingState::kRefused
+                                     ? "remove the key"
+                                     : "give a value or remove the key";
+      issues_.Error(file_key.key,
+                    file_key.key + " cannot be \"auto\": nothing in this job determines it; " +
+                        advice + DefaultHint(setting),
                     node.position);
-      values_.MarkBroken(place.key);
+      values_.MarkBroken(file_key.key);
       return std::nullopt;
     }
-    values_.MarkAuto(place.key, node.position);
+    values_.MarkAuto(file_key.key, node.position);
     if (setting.auto_rule == AutoRule::kDefault) {
-      values_.Give(place.key, {.setting = &setting,
-                               .value = DefaultValue(setting),
-                               .origin = "\"auto\" at " + issues_.DescribePosition(node.position) +
-                                         ": the default"});
+      values_.Give(
+          file_key.key,
+          {.setting = &setting,
+           .value = DefaultValue(setting),
+           .origin = "\"auto\" at " + issues_.DescribePosition(node.position) + ": the default"});
     }
     return std::nullopt;
   }
@@ -272,24 +278,24 @@ class ValueReader {
   }
 
   // Reads the objects of a list with members that are keys of their own, such as layer_specs.
-  void ReadElements(const JsonNode& node, const FileKey& place) {
-    if (!HasChildren(place.path + "[]")) return;
+  void ReadElements(const JsonNode& node, const FileKey& file_key) {
+    if (!HasChildren(file_key.path + "[]")) return;
     for (std::size_t i = 0; i < node.elements.size(); ++i) {
-      const std::string key = place.key + "[" + std::to_string(i) + "]";
+      const std::string key = file_key.key + "[" + std::to_string(i) + "]";
       if (node.elements[i].scalar.is_object()) {
-        ReadObject(node.elements[i], {place.path + "[]", key});
+        ReadObject(node.elements[i], {file_key.path + "[]", key});
       } else {
         issues_.Error(key, key + " must be an object", node.elements[i].position);
       }
     }
   }
 
-  void Give(const JsonNode& node, const Setting& setting, const FileKey& place, Json value) {
-    values_.Give(place.key, {.setting = &setting,
-                             .value = std::move(value),
-                             .origin = issues_.DescribePosition(node.position),
-                             .position = node.position,
-                             .given = true});
+  void Give(const JsonNode& node, const Setting& setting, const FileKey& file_key, Json value) {
+    values_.Give(file_key.key, {.setting = &setting,
+                                .value = std::move(value),
+                                .origin = issues_.DescribePosition(node.position),
+                                .position = node.position,
+                                .given = true});
   }
 
   Values& values_;

@@ -14,14 +14,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // All integers up to here are exact in a double.
-constexpr double kLargestExactWhole = 9007199254740992.0;
+constexpr double kLargestExactInteger = 9007199254740992.0;
 
 bool IsWholeNumber(const Json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= INT64_MAX;
   if (value.is_number_integer()) return true;
   if (!value.is_number_float()) return false;
   const double number = value.get<double>();
-  return number == std::floor(number) && std::abs(number) <= kLargestExactWhole;
+  return number == std::floor(number) && std::abs(number) <= kLargestExactInteger;
 }
 
 bool HasType(const Json& value, ValueType type) {
@@ -67,7 +67,7 @@ std::string_view TypeName(ValueType type) {
 // Adds a hint for common wrong types: "8" instead of 8, which is the most frequent one, and
 // Python's True instead of true. A Hjson string without quotes extends to the end of its line, so
 // it includes the comma.
-std::string HintAtWhatWasMeant(const Json& value, ValueType type) {
+std::string SuggestIntendedValue(const Json& value, ValueType type) {
   if (!value.is_string()) return "";
   std::string text = value.get<std::string>();
   const Json inner = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -80,7 +80,7 @@ std::string HintAtWhatWasMeant(const Json& value, ValueType type) {
 
 std::string WrongType(const Json& value, ValueType type) {
   return "must be " + std::string(TypeName(type)) + ", not " + ShortDump(value) +
-         HintAtWhatWasMeant(value, type);
+         SuggestIntendedValue(value, type);
 }
 
 bool EqualIgnoringCase(std::string_view a, std::string_view b) {
@@ -123,7 +123,7 @@ std::optional<std::string> CheckRange(const Setting& setting, const Json& value)
 }
 
 // Returns true for keys with the default "unset": for these, null is a distinct value.
-bool TellsNullFromNothing(const Setting& setting) { return setting.default_json == R"("unset")"; }
+bool DistinguishesNull(const Setting& setting) { return setting.default_json == R"("unset")"; }
 
 // Checks a list with one number for each parameter group.
 std::optional<std::string> CheckNumbers(const Setting& setting, Json* list) {
@@ -151,7 +151,7 @@ bool IsInList(std::string_view list_json, const Json& value) {
 
 std::optional<std::string> CheckValue(const Setting& setting, Json* value) {
   if (setting.per_group && value->is_array()) return CheckNumbers(setting, value);
-  if (value->is_null() && TellsNullFromNothing(setting)) return std::nullopt;
+  if (value->is_null() && DistinguishesNull(setting)) return std::nullopt;
   if (!HasType(*value, setting.type)) return WrongType(*value, setting.type);
   if (setting.type == ValueType::kInt && value->is_number_float()) {
     *value = static_cast<std::int64_t>(value->get<double>());

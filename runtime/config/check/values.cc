@@ -32,7 +32,7 @@ void Values::Resolve(Key key, nlohmann::ordered_json value, std::string origin, 
   Derive(key, std::move(value), std::move(origin));
   Entry& entry = entries_[std::string(key)];
   entry.given = source == Source::kUser;
-  entry.travels = true;
+  entry.is_forwarded = true;
 }
 
 void Values::MarkBroken(const std::string& key) { entries_[key].broken = true; }
@@ -56,7 +56,7 @@ bool Values::IsGiven(Key key) const {
 
 bool Values::IsKnown(Key key) const {
   const Entry* entry = Find(key);
-  return entry != nullptr && (entry->given || entry->travels);
+  return entry != nullptr && (entry->given || entry->is_forwarded);
 }
 
 bool Values::IsBroken(Key key) const {

@@ -21,11 +21,11 @@ class Values {
   struct Entry {
     const Setting* setting = nullptr;
     nlohmann::ordered_json value;
-    std::string origin;     // "ds.json:3:4" or "derived from ..."
-    JsonPosition position;  // in the file; unknown for derived values
-    bool given = false;     // by the user
-    bool broken = false;    // given, but rejected: rules that read it are skipped
-    bool travels = false;   // from outside the file: sent to the ranks with the file's values
+    std::string origin;         // "ds.json:3:4" or "derived from ..."
+    JsonPosition position;      // in the file; unknown for derived values
+    bool given = false;         // by the user
+    bool broken = false;        // given, but rejected: rules that read it are skipped
+    bool is_forwarded = false;  // from outside the file: sent to the ranks with the file's values
   };
   enum class Source { kUser, kAuto };
 

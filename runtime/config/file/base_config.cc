@@ -47,8 +47,8 @@ void EraseKey(std::string_view key, Json* config) {
 // "auto" agrees with any flag.
 void EraseForFlag(Key key, Json* config) {
   EraseKey(key, config);
-  const Json* const whole = FindIn(*config, keys::kTrainBatchSize);
-  const bool is_number = whole != nullptr && *whole != "auto";
+  const Json* const batch_size = FindIn(*config, keys::kTrainBatchSize);
+  const bool is_number = batch_size != nullptr && *batch_size != "auto";
   if (Holds(kBatch, key) && is_number) EraseKey(keys::kTrainBatchSize, config);
   if (!Holds(kPrecision, TopOf(key))) return;
   for (const std::string_view section : kPrecision) {
@@ -81,15 +81,15 @@ bool ReplacesOneBeta(Key key, const TrainingFlags& flags, Json* config) {
   return true;
 }
 
-Json WhatIsOpen(const BaseConfig& base, const TrainingFlags& flags,
-                const std::set<std::string>& given) {
+Json ListOpenKeys(const BaseConfig& base, const TrainingFlags& flags,
+                  const std::set<std::string>& given) {
   Json open = base.keys;
   for (const std::string& name : given) {
     open.erase(name);
     if (Holds(kBatch, name)) EraseAll(kBatch, &open);
     if (Holds(kPrecision, name)) EraseAll(kPrecision, &open);
   }
-  return DropWhatFlagsFill(std::move(open), flags);
+  return DropFlagKeys(std::move(open), flags);
 }
 
 // Builds the tree of a value that is not in a file.
@@ -110,7 +110,7 @@ JsonNode NodeOf(const Json& value) {
 
 }  // namespace
 
-Json DropWhatFlagsFill(Json config, const TrainingFlags& flags) {
+Json DropFlagKeys(Json config, const TrainingFlags& flags) {
   for (const FlagKey& each : KeysOfFlags(flags)) {
     if (each.switches_off) {
       EraseSwitchedOff(each.key, &config);
@@ -128,7 +128,7 @@ std::vector<Issue> FindContradictions(const BaseConfig& base, const JobFacts& fa
   IssueLog ignored(base.name), issues(base.name);
   ReadValues(NodeOf(base.keys), &values, &ignored);
   RuleContext context{values, issues, facts};
-  AgreeWithTrainer(context);
+  CheckTrainerValues(context);
   return issues.errors();
 }
 
@@ -143,7 +143,7 @@ void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* v
   // Rejected keys count as given: they are reported already.
   for (const auto& [key, entry] : values->entries()) names.insert(TopOf(key));
   for (const auto& [key, position] : values->autos()) names.insert(TopOf(key));
-  const Json added = ReadValues(NodeOf(WhatIsOpen(base, flags, names)), values, issues);
+  const Json added = ReadValues(NodeOf(ListOpenKeys(base, flags, names)), values, issues);
   for (const auto& [name, value] : added.items()) (*given)[name] = value;
 }
 

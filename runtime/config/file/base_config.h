@@ -28,7 +28,7 @@ void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* v
 
 // Returns `config`, a ds_config, without the keys that these flags fill. A flag given to a resumed
 // run thus replaces the run's value instead of having to agree with it.
-nlohmann::ordered_json DropWhatFlagsFill(nlohmann::ordered_json config, const TrainingFlags& flags);
+nlohmann::ordered_json DropFlagKeys(nlohmann::ordered_json config, const TrainingFlags& flags);
 
 // Returns the values of `base` that contradict `facts`, among those that transformers compares with
 // the arguments of Trainer (HfTrainerDeepSpeedConfig.fill_match). Use it for a base and flags from

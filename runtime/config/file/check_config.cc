@@ -23,10 +23,10 @@ std::string Printable(std::string_view name) {
   return Json::parse(quoted).get<std::string>();
 }
 
-// Adds the values from outside the file (Entry::travels) to the given keys.
-void AddWhatTravels(const Values& values, CheckResult* result) {
+// Adds the values from outside the file (Entry::is_forwarded) to the given keys.
+void AddCarriedValues(const Values& values, CheckResult* result) {
   for (const auto& [key, entry] : values.entries()) {
-    if (!entry.travels) continue;
+    if (!entry.is_forwarded) continue;
     PutAt(key, entry.value, &result->given);
     if (!entry.given) result->derived.push_back(key);
   }
@@ -62,7 +62,7 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, const
     ApplyRules(context);
     result.resolved = MakeResolvedConfig(values, result.given);
     result.origins = ListOrigins(values);
-    AddWhatTravels(values, &result);
+    AddCarriedValues(values, &result);
     for (const auto& [key, position] : values.autos()) result.autos.push_back(key);
     if (issues.errors().empty() && base_issues.errors().empty()) {
       result.config = FillConfig(values);

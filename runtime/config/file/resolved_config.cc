@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool StandsForItself(const Setting& setting) {
+bool IsConcreteKey(const Setting& setting) {
   return setting.state != SettingState::kSection && setting.state != SettingState::kRenamed &&
          setting.key.find_first_of("<[") == std::string_view::npos;
 }
@@ -20,7 +20,7 @@ bool StandsForItself(const Setting& setting) {
 bool IsInForce(const Values& values, const Setting& setting) {
   const auto entry = values.entries().find(setting.key);
   const bool is_set = entry != values.entries().end() && !entry->second.broken &&
-                      (entry->second.given || entry->second.travels);
+                      (entry->second.given || entry->second.is_forwarded);
   return is_set || values.autos().contains(setting.key) || setting.state == SettingState::kWorks;
 }
 
@@ -58,14 +58,13 @@ Json MakeResolvedConfig(const Values& values, const Json& given) {
   Json config = given;
   for (const Setting& setting : AllSettings()) {
     const bool is_old = setting.state == SettingState::kRenamed;
-    if (is_old || (StandsForItself(setting) && LeavesOut(values, Key(setting.key)))) {
+    if (is_old || (IsConcreteKey(setting) && OmitsKey(values, Key(setting.key)))) {
       Erase(setting.key, &config);
     }
   }
   for (const Setting& setting : AllSettings()) {
     const Key key(setting.key);
-    if (!StandsForItself(setting) || !IsInForce(values, setting) || LeavesOut(values, key))
-      continue;
+    if (!IsConcreteKey(setting) || !IsInForce(values, setting) || OmitsKey(values, key)) continue;
     if (Json value = values.Get(key); !value.is_null()) PutAt(key, std::move(value), &config);
   }
   return config;
@@ -75,14 +74,14 @@ Json ListOrigins(const Values& values) {
   // Filled as the vector of pairs that it is, since looking up each name first would be slow.
   Json::object_t origins;
   for (const Setting& setting : AllSettings()) {
-    if (!StandsForItself(setting)) continue;
+    if (!IsConcreteKey(setting)) continue;
     const Key key(setting.key);
     const std::string origin = values.OriginOf(key);
     const bool in_force = IsInForce(values, setting);
     if (!in_force && origin == "default") continue;
     const Json value = values.Get(key);
     if (value.is_null()) continue;
-    if (in_force && !LeavesOut(values, key)) {
+    if (in_force && !OmitsKey(values, key)) {
       origins.push_back({std::string(key), origin});
     } else if (origin != "default" && !values.IsGiven(key)) {
       origins.push_back({std::string(key), value.dump() + ", " + origin});

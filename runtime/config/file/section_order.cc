@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 // Rules for every key: the effect of its state in the registry (keys/setting.h) on a value.
 
 // Returns the remedy for giving `value`, or "" if its feature is built.
-std::string WayOut(const Setting& setting, const Json& value) {
+std::string DescribeRemedy(const Setting& setting, const Json& value) {
   // A switch is reported for all keys of its feature.
   const bool answers = setting.state == SettingState::kRefused && setting.switch_key.empty();
   if (!answers || IsInList(setting.harmless_json, value)) return "";
@@ -43,7 +43,7 @@ Json CarriedValue(const Setting& setting, const Json& value) {
 }
 
 // Moves the values of deprecated names to the new names, which may then not be given as well.
-void DeprecatedNamesCarryTheirValue(RuleContext& context) {
+void CarryDeprecatedValues(RuleContext& context) {
   Values& values = context.values;
   std::vector<std::pair<std::string, Values::Entry>> renamed;
   for (const auto& [key, entry] : values.entries()) {
@@ -68,14 +68,14 @@ void DeprecatedNamesCarryTheirValue(RuleContext& context) {
 }
 
 // Rejects keys that request a feature that is not built.
-void RefuseWhatIsNotBuilt(RuleContext& context) {
+void RefuseUnbuiltFeatures(RuleContext& context) {
   for (const auto& [key, entry] : context.values.entries()) {
     if (!entry.given || entry.broken || IsDefault(*entry.setting, entry.value)) continue;
-    const std::string way_out = WayOut(*entry.setting, entry.value);
-    if (way_out.empty()) continue;
+    const std::string advice = DescribeRemedy(*entry.setting, entry.value);
+    if (advice.empty()) continue;
     std::string message = key;
     message += " " + ShortDump(entry.value) + " is not supported yet (";
-    message += std::string(entry.setting->reason) + "): " + way_out;
+    message += std::string(entry.setting->reason) + "): " + advice;
     context.issues.Error(key, message, entry.position);
   }
 }
@@ -88,7 +88,7 @@ bool IsOff(const Setting& setting, const Json& value) {
 }
 
 // Warns about keys that have no effect here.
-void ReportWhatHasNoEffect(RuleContext& context) {
+void ReportKeysWithoutEffect(RuleContext& context) {
   const Values& values = context.values;
   for (const auto& [key, entry] : values.entries()) {
     if (!entry.given || entry.broken || IsDefault(*entry.setting, entry.value)) continue;
@@ -107,12 +107,11 @@ void ReportWhatHasNoEffect(RuleContext& context) {
 }
 
 // Runs before any other rule: moves the values of deprecated names to the new names.
-constexpr Rule kRenamedKeyRules[] = {
-    {"DeprecatedNamesCarryTheirValue", {}, DeprecatedNamesCarryTheirValue}};
+constexpr Rule kRenamedKeyRules[] = {{"CarryDeprecatedValues", {}, CarryDeprecatedValues}};
 // Runs once flags and "auto" are resolved: rejects features that are not built, and reports keys
 // without effect.
-constexpr Rule kKeyStateRules[] = {{"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
-                                   {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect}};
+constexpr Rule kKeyStateRules[] = {{"RefuseUnbuiltFeatures", {}, RefuseUnbuiltFeatures},
+                                   {"ReportKeysWithoutEffect", {}, ReportKeysWithoutEffect}};
 
 std::span<const Rule> RenamedKeyRules() { return kRenamedKeyRules; }
 std::span<const Rule> KeyStateRules() { return kKeyStateRules; }
@@ -139,7 +138,7 @@ void ReportIdleCheckpointing(RuleContext& context) {
 }
 
 // Checks the buffer's parts as DeepSpeed does.
-void BufferedPartsAreParts(RuleContext& context) {
+void CheckPartitionBuffer(RuleContext& context) {
   if (!context.IsOn(kBuffers)) return;
   if (!context.IsOn(kPartitions)) {
     context.Refuse(kBuffers, "needs activation_checkpointing.partition_activations");
@@ -160,7 +159,7 @@ void BufferedPartsAreParts(RuleContext& context) {
 
 constexpr Rule kActivationRules[] = {
     {"ReportIdleCheckpointing", {kPartitions, kBuffers, kParts}, ReportIdleCheckpointing},
-    {"BufferedPartsAreParts", {kPartitions, kBuffers, kParts}, BufferedPartsAreParts}};
+    {"CheckPartitionBuffer", {kPartitions, kBuffers, kParts}, CheckPartitionBuffer}};
 std::span<const Rule> ActivationRules() { return kActivationRules; }
 
 // Returns true if a key of the section differs from its default.
@@ -190,7 +189,7 @@ std::int64_t ReadExpertCount(const Json& given) {
   return number.is_number_integer() ? number.get<std::int64_t>() : 0;
 }
 
-void ExpertCountIsOneNumber(RuleContext& context) {
+void CheckExpertCount(RuleContext& context) {
   const Json given = context.values.Get(keys::kMoeNumExperts);
   if (given.is_null() || ReadExpertCount(given) > 0) return;
   context.Refuse(keys::kMoeNumExperts, "must be the model's number of experts, not " +
@@ -198,7 +197,7 @@ void ExpertCountIsOneNumber(RuleContext& context) {
 }
 
 // DeepSpeed's examples use this name, its layer uses the other.
-void MlpTypeSaysWhatUseResidualDoes(RuleContext& context) {
+void DeriveUseResidual(RuleContext& context) {
   Values& values = context.values;
   constexpr Key kType = keys::kMoeMlpType, kSwitch = keys::kMoeUseResidual;
   if (!context.IsOn(keys::kMoeEnabled) || !values.IsGiven(kType)) return;
@@ -243,13 +242,11 @@ void FillExpertGate(const Values& values, DsConfig* config) {
 }
 
 constexpr Rule kExpertGateRules[] = {
-    {"ExpertCountIsOneNumber", {keys::kMoeNumExperts}, ExpertCountIsOneNumber},
-    {"MlpTypeSaysWhatUseResidualDoes",
-     {keys::kMoeMlpType, keys::kMoeUseResidual},
-     MlpTypeSaysWhatUseResidualDoes}};
+    {"CheckExpertCount", {keys::kMoeNumExperts}, CheckExpertCount},
+    {"DeriveUseResidual", {keys::kMoeMlpType, keys::kMoeUseResidual}, DeriveUseResidual}};
 std::span<const Rule> ExpertGateRules() { return kExpertGateRules; }
 // Omits the section where it is unused, since DeepSpeed does not know it.
-bool ExpertGateLeavesOut(const Values& values, Key key) {
+bool ExpertGateOmitsKey(const Values& values, Key key) {
   return Key("moe").Has(key) && values.Get(keys::kMoeEnabled) != true;
 }
 
@@ -274,19 +271,19 @@ constexpr Section kSections[] = {
     {RenamedKeyRules},
     {AutoValueRules},
     {KeyStateRules},
-    {ParallelRules, FillParallel},                    // says how many ranks share the batch
-    {ElasticityRules, nullptr, ElasticityLeavesOut},  // decides the batch sizes when enabled
+    {ParallelRules, FillParallel},                   // says how many ranks share the batch
+    {ElasticityRules, nullptr, ElasticityOmitsKey},  // decides the batch sizes when enabled
     {BatchRules, FillBatch},
-    {OptimizerRules, FillOptimizer, OptimizerLeavesOut},
-    {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // reads the chosen optimizer
-    {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
+    {OptimizerRules, FillOptimizer, OptimizerOmitsKey},
+    {PrecisionRules, FillPrecision, PrecisionOmitsKey},  // reads the chosen optimizer
+    {SchedulerRules, FillScheduler, SchedulerOmitsKey},  // replaces the optimizer's betas
     {ScheduleValueRules},
-    {ZeroRules, FillZero, ZeroLeavesOut},
-    {ZenFlowRules, FillZenFlow, ZenFlowLeavesOut},
+    {ZeroRules, FillZero, ZeroOmitsKey},
+    {ZenFlowRules, FillZenFlow, ZenFlowOmitsKey},
     {OffloadRules, FillOffload},  // extends the result of FillZero
     {ActivationRules, FillActivation},
-    {ExpertGateRules, FillExpertGate, ExpertGateLeavesOut},
-    {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},
+    {ExpertGateRules, FillExpertGate, ExpertGateOmitsKey},
+    {DataEfficiencyRules, nullptr, DataEfficiencyOmitsKey},
     {NoRules, FillMonitors},
     {NotBuiltRules},
 };
@@ -311,7 +308,7 @@ void ApplyRules(RuleContext& context) {
   }
 }
 
-bool LeavesOut(const Values& values, Key key) {
+bool OmitsKey(const Values& values, Key key) {
   return std::any_of(std::begin(kSections), std::end(kSections), [&](const Section& section) {
     return section.leaves_out != nullptr && section.leaves_out(values, key);
   });

@@ -15,7 +15,7 @@ std::vector<Rule> AllRules();
 void ApplyRules(RuleContext& context);
 
 // Returns true if a resolved config should omit `key`.
-bool LeavesOut(const Values& values, Key key);
+bool OmitsKey(const Values& values, Key key);
 
 // Returns the DsConfig described by `values`. Requires that all rules have been applied without an
 // error.

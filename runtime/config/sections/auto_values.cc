@@ -115,7 +115,7 @@ void FillOrAgree(RuleContext& context, FlagValue flag) {
 }
 
 // Leaves a fraction of steps to the run, which knows the total.
-void LeaveWarmupToTheRun(RuleContext& context) {
+void DeferWarmup(RuleContext& context) {
   Values& values = context.values;
   if (values.IsBroken(kWarmupSteps)) return;
   if (values.IsGiven(kWarmupSteps)) {
@@ -131,7 +131,7 @@ void LeaveWarmupToTheRun(RuleContext& context) {
 }
 
 // Compares the file's total with the steps of the run, unless epochs leave these open.
-void AgreeOnSteps(RuleContext& context) {
+void CheckStepTotal(RuleContext& context) {
   const auto& steps = context.facts.total_steps;
   if (steps) {
     return FillOrAgree(context,
@@ -147,7 +147,7 @@ void AgreeOnSteps(RuleContext& context) {
 }
 
 // Compares the file's samples per step with the flags'.
-void AgreeOnSamples(RuleContext& context) {
+void CheckSampleTotal(RuleContext& context) {
   const TrainingFlags& flags = context.facts.flags;
   const auto ranks = DataRanks(context);
   if (!flags.per_device_train_batch_size || !flags.gradient_accumulation_steps || !ranks) return;
@@ -260,7 +260,7 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
 }
 
 // Resolves the keys for which "auto" depends on more than the file.
-void AutoFollowsTransformers(RuleContext& context) {
+void ResolveTransformersAuto(RuleContext& context) {
   for (const AutoKey& key : kAutoKeys) {
     const auto& autos = context.values.autos();
     const auto found = autos.find(key.key);
@@ -269,10 +269,10 @@ void AutoFollowsTransformers(RuleContext& context) {
   }
 }
 
-constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FillFromFlags},
-                           {"AutoFollowsTransformers",
+constexpr Rule kRules[] = {{"FillFromFlags", {}, FillFromFlags},
+                           {"ResolveTransformersAuto",
                             {keys::kZeroOptimizationStage, keys::kElasticityEnabled},
-                            AutoFollowsTransformers}};
+                            ResolveTransformersAuto}};
 
 }  // namespace
 
@@ -298,17 +298,17 @@ void FillFromFlags(RuleContext& context) {
                           .said = *warmup,
                           .source = is_share ? Values::Source::kAuto : Values::Source::kUser});
   } else if (context.facts.steps_come_later) {
-    LeaveWarmupToTheRun(context);
+    DeferWarmup(context);
   } else {
     context.issues.Error(kWarmupSteps,
                          "--warmup_steps below 1 is a share of all steps: give --steps");
   }
 }
 
-void AgreeWithTrainer(RuleContext& context) {
+void CheckTrainerValues(RuleContext& context) {
   FillFromFlags(context);
-  AgreeOnSteps(context);
-  AgreeOnSamples(context);
+  CheckStepTotal(context);
+  CheckSampleTotal(context);
 }
 
 std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags) {

@@ -23,7 +23,7 @@ void FillFromFlags(RuleContext& context);
 
 // Applies FillFromFlags, and checks the file's numbers that transformers compares with its own
 // counts: the steps of the run and the samples of a step.
-void AgreeWithTrainer(RuleContext& context);
+void CheckTrainerValues(RuleContext& context);
 
 // A key that a given flag fills. Where `fills` is false, another rule derives the key, and it only
 // has to agree with the flag.

@@ -140,14 +140,14 @@ std::optional<std::int64_t> GivenSize(const Values& values, Key key) {
   return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>());
 }
 
-void BatchSizesAgree(RuleContext& context) {
+void DeriveBatchSizes(RuleContext& context) {
   Values& values = context.values;
-  if (values.Get(keys::kElasticityEnabled) == true) return;  // ElasticityDecidesTheBatch
+  if (values.Get(keys::kElasticityEnabled) == true) return;  // DeriveElasticBatch
   const GivenBatchSizes given = {.train = GivenSize(values, kTrainBatch),
                                  .micro = GivenSize(values, kMicroBatch),
                                  .accumulation = GivenSize(values, kAccumulation)};
   const std::optional<std::int64_t> ranks = DataRanks(context);
-  if (!ranks) return;  // DegreesDivideTheRanks
+  if (!ranks) return;  // CheckDegrees
   const StatusOr<BatchConfig> batch = SolveBatchSizes(given, *ranks);
   std::string from = "derived from";
   Key blamed = kTrainBatch;
@@ -169,9 +169,9 @@ void BatchSizesAgree(RuleContext& context) {
   derive(kAccumulation, batch->gradient_accumulation_steps);
 }
 
-constexpr Rule kRules[] = {{"BatchSizesAgree",
+constexpr Rule kRules[] = {{"DeriveBatchSizes",
                             {kTrainBatch, kMicroBatch, kAccumulation, keys::kElasticityEnabled},
-                            BatchSizesAgree}};
+                            DeriveBatchSizes}};
 
 }  // namespace
 

@@ -62,8 +62,8 @@ Json CurriculumPath::Value(const Values& values, std::string_view key) const {
 
 // A metric's schedule_config is one value, an object.
 Json CurriculumPath::ScheduleValue(const Values& values, std::string_view key) const {
-  const Json whole = Find(values, Of("schedule_config"));
-  if (whole.is_object()) return whole.value(std::string(key), Json());
+  const Json schedule_config = Find(values, Of("schedule_config"));
+  if (schedule_config.is_object()) return schedule_config.value(std::string(key), Json());
   return Find(values, Of("schedule_config." + std::string(key)));
 }
 
@@ -81,7 +81,7 @@ std::vector<std::string> ListMetrics(const Values& values) {
 
 // Returns true if a metric truncates samples to a length (single_cluster in DeepSpeed's terms),
 // false if it selects samples.
-bool CutsSamples(const Values& values, const std::string& metric) {
+bool TruncatesSamples(const Values& values, const std::string& metric) {
   return CurriculumPath::Metric(metric).Value(values, "clustering_type") == "single_cluster";
 }
 
@@ -134,7 +134,7 @@ bool HasDynamicBatching(const Values& values) {
 }
 
 // A rule of the section data_efficiency.
-void DynamicBatchingIsDefined(RuleContext& context) {
+void CheckDynamicBatching(RuleContext& context) {
   const Values& values = context.values;
   if (!HasDynamicBatching(values)) return;
   if (values.Get(kMostTokensOfBatch).is_null() && !values.IsBroken(kMostTokensOfBatch)) {
@@ -201,7 +201,7 @@ bool HasRandomLtd(const Values& values) {
 
 struct CurriculumInUse {
   CurriculumPath path;
-  bool cuts = true;  // false: it selects samples
+  bool truncates = true;  // false: it selects samples
 };
 
 std::vector<CurriculumInUse> ListCurricula(const Values& values) {
@@ -209,14 +209,14 @@ std::vector<CurriculumInUse> ListCurricula(const Values& values) {
   if (HasLegacyCurriculum(values)) curricula.push_back({CurriculumPath::Legacy()});
   if (!HasMetricCurriculum(values)) return curricula;
   for (const std::string& metric : ListMetrics(values)) {
-    curricula.push_back({CurriculumPath::Metric(metric), CutsSamples(values, metric)});
+    curricula.push_back({CurriculumPath::Metric(metric), TruncatesSamples(values, metric)});
   }
   return curricula;
 }
 
-void CurriculumNeedsItsKeys(RuleContext& context) {
+void CheckCurriculumKeys(RuleContext& context) {
   const Values& values = context.values;
-  for (const auto& [path, cuts] : ListCurricula(values)) {
+  for (const auto& [path, truncates] : ListCurricula(values)) {
     const auto ask = [&, &path = path](const std::string& name, const Json& value) {
       const std::string key = path.Of(name);
       if (!value.is_null() || values.IsBroken(Key(key))) return;
@@ -260,13 +260,13 @@ void CheckLevels(RuleContext& context, const CurriculumInUse& curriculum) {
                            std::to_string(levels.size()));
   } else if (!std::is_sorted(steps.begin(), steps.end())) {
     context.Refuse(at, "must ascend");
-  } else if (!curriculum.cuts && !std::is_sorted(levels.begin(), levels.end())) {
+  } else if (!curriculum.truncates && !std::is_sorted(levels.begin(), levels.end())) {
     context.Refuse(Key(curriculum.path.Of("schedule_config.difficulty")),
                    "must ascend: samples that a step has seen are not taken back");
   }
 }
 
-void TellOfNoEffect(RuleContext& context, const CurriculumPath& path, const std::string& name,
+void ReportNoEffect(RuleContext& context, const CurriculumPath& path, const std::string& name,
                     const std::string& reason) {
   const std::string given = path.Of(name.substr(0, name.find('.')));
   context.issues.Warning(path.Of(name), path.Of(name) + " has no effect: " + reason,
@@ -275,13 +275,13 @@ void TellOfNoEffect(RuleContext& context, const CurriculumPath& path, const std:
 
 // Reports unread keys of a metric's schedule_config. It is one value for the registry, which does
 // not check its keys.
-void TellOfUnread(RuleContext& context, const CurriculumPath& path, const std::string& type) {
+void ReportUnreadKeys(RuleContext& context, const CurriculumPath& path, const std::string& type) {
   const Json shape = path.Value(context.values, "schedule_config");
   if (!shape.is_object()) return;
   const auto needed = NeededBySchedule(type);
   for (const auto& item : shape.items()) {
     if (std::find(needed.begin(), needed.end(), item.key()) != needed.end()) continue;
-    TellOfNoEffect(context, path, "schedule_config." + item.key(), type + " does not read it");
+    ReportNoEffect(context, path, "schedule_config." + item.key(), type + " does not read it");
   }
 }
 
@@ -311,11 +311,11 @@ void CheckSchedule(RuleContext& context, const CurriculumInUse& curriculum) {
                ShortDump(value));
     return;
   }
-  TellOfUnread(context, path, type.get<std::string>());
+  ReportUnreadKeys(context, path, type.get<std::string>());
   if (type == "fixed_discrete") CheckLevels(context, curriculum);
 }
 
-void CurriculumIsDefined(RuleContext& context) {
+void CheckCurriculumValues(RuleContext& context) {
   const Values& values = context.values;
   if (HasLegacyCurriculum(values) && HasMetricCurriculum(values)) {
     context.Refuse(kLegacy, "is the older form of data_efficiency's: give one");
@@ -328,7 +328,7 @@ void CurriculumIsDefined(RuleContext& context) {
 
 bool IsLength(std::string_view metric) { return metric == "seqlen" || metric == "seqlen_truncate"; }
 
-void CheckCut(RuleContext& context, const std::string& metric) {
+void CheckTruncation(RuleContext& context, const std::string& metric) {
   const CurriculumPath path = CurriculumPath::Metric(metric);
   if (!IsLength(metric)) {
     context.Refuse(Key(path.Of("clustering_type")),
@@ -341,7 +341,7 @@ void CheckCut(RuleContext& context, const std::string& metric) {
   }
   for (const char* map : {"index_to_sample_path", "index_to_metric_path"}) {
     if (path.Value(context.values, map).is_null()) continue;
-    TellOfNoEffect(context, path, map, "samples are truncated to a length, not looked up");
+    ReportNoEffect(context, path, map, "samples are truncated to a length, not looked up");
   }
 }
 
@@ -366,7 +366,7 @@ void CheckChoice(RuleContext& context, const std::string& metric) {
   }
 }
 
-void MetricsAreKnown(RuleContext& context) {
+void CheckCurriculumMetrics(RuleContext& context) {
   const Values& values = context.values;
   if (!HasMetricCurriculum(values)) return;
   const std::vector<std::string> metrics = ListMetrics(values);
@@ -379,11 +379,11 @@ void MetricsAreKnown(RuleContext& context) {
       context.Refuse(Key(path.Of(name)), "is missing: curriculum_learning needs it");
       return;
     }
-    if (!CutsSamples(values, metric)) {
+    if (!TruncatesSamples(values, metric)) {
       CheckChoice(context, metric);
       continue;
     }
-    CheckCut(context, metric);
+    CheckTruncation(context, metric);
     if (IsLength(metric) && !std::exchange(length, metric).empty()) {
       context.Refuse(Key(path.Of("clustering_type")),
                      "sets a second length to truncate samples to: leave one of them out");
@@ -417,7 +417,7 @@ std::optional<std::set<std::int64_t>> FindLtdLayers(const Values& values) {
   return ids;
 }
 
-void RandomLtdNeedsItsKeys(RuleContext& context) {
+void CheckRandomLtdKeys(RuleContext& context) {
   const Values& values = context.values;
   if (!HasRandomLtd(values)) return;
   for (const Key key : kLtdKeys) {
@@ -426,7 +426,7 @@ void RandomLtdNeedsItsKeys(RuleContext& context) {
   }
 }
 
-void RandomLtdIsDefined(RuleContext& context) {
+void CheckRandomLtdValues(RuleContext& context) {
   const Values& values = context.values;
   if (!HasRandomLtd(values)) return;
   for (const Key key : kLtdKeys) {
@@ -449,7 +449,7 @@ void RandomLtdIsDefined(RuleContext& context) {
 }
 
 // With sequence parallelism, attention covers full samples, and each rank holds a part.
-void LengthsAreOfWholeSamples(RuleContext& context) {
+void CheckSampleLengths(RuleContext& context) {
   const Json ranks = context.values.Get(keys::kSequenceParallelSize);
   if (!ranks.is_number() || ranks <= Json(1)) return;
   const auto refuse = [&](Key key) {
@@ -457,21 +457,21 @@ void LengthsAreOfWholeSamples(RuleContext& context) {
                             ": sequence ranks do not split truncated samples");
   };
   for (const CurriculumInUse& curriculum : ListCurricula(context.values)) {
-    if (curriculum.cuts) refuse(HasLegacyCurriculum(context.values) ? kLegacy : kMetric);
+    if (curriculum.truncates) refuse(HasLegacyCurriculum(context.values) ? kLegacy : kMetric);
   }
   if (HasRandomLtd(context.values)) refuse(kLtd);
 }
 
 constexpr Rule kRules[] = {
-    {"CurriculumNeedsItsKeys", {kLegacy, kMetric}, CurriculumNeedsItsKeys},
-    {"MetricsAreKnown", {kMetric}, MetricsAreKnown},
-    {"CurriculumIsDefined", {kLegacy, kMetric}, CurriculumIsDefined},
-    {"RandomLtdNeedsItsKeys", {kLtd}, RandomLtdNeedsItsKeys},
-    {"RandomLtdIsDefined", {kLtd}, RandomLtdIsDefined},
-    {"DynamicBatchingIsDefined",
+    {"CheckCurriculumKeys", {kLegacy, kMetric}, CheckCurriculumKeys},
+    {"CheckCurriculumMetrics", {kMetric}, CheckCurriculumMetrics},
+    {"CheckCurriculumValues", {kLegacy, kMetric}, CheckCurriculumValues},
+    {"CheckRandomLtdKeys", {kLtd}, CheckRandomLtdKeys},
+    {"CheckRandomLtdValues", {kLtd}, CheckRandomLtdValues},
+    {"CheckDynamicBatching",
      {keys::kDataEfficiencyDataSamplingDynamicBatchingEnabled},
-     DynamicBatchingIsDefined},
-    {"LengthsAreOfWholeSamples", {keys::kSequenceParallelSize}, LengthsAreOfWholeSamples},
+     CheckDynamicBatching},
+    {"CheckSampleLengths", {keys::kSequenceParallelSize}, CheckSampleLengths},
 };
 
 }  // namespace
@@ -481,11 +481,11 @@ std::span<const Rule> DataEfficiencyRules() { return kRules; }
 DataEfficiency ReadDataEfficiency(const Values& values) {
   DataEfficiency read;
   for (const CurriculumInUse& curriculum : ListCurricula(values)) {
-    if (curriculum.cuts) read.curriculum = ReadCurriculum(values, curriculum.path);
+    if (curriculum.truncates) read.curriculum = ReadCurriculum(values, curriculum.path);
   }
   if (HasMetricCurriculum(values)) {
     for (const std::string& metric : ListMetrics(values)) {
-      if (CutsSamples(values, metric)) continue;
+      if (TruncatesSamples(values, metric)) continue;
       read.sample_metrics.push_back(ReadSampleMetric(values, metric));
     }
   }
@@ -501,7 +501,7 @@ DataEfficiency ReadDataEfficiency(const Values& values) {
   return read;
 }
 
-bool DataEfficiencyLeavesOut(const Values& values, Key key) {
+bool DataEfficiencyOmitsKey(const Values& values, Key key) {
   const std::string_view path = key;
   if (path.starts_with("curriculum_learning.")) {
     if (!HasLegacyCurriculum(values)) return true;

@@ -158,14 +158,14 @@ std::optional<ElasticityConfig> ReadElasticity(const Values& values, IssueLog& i
 }
 
 // An enabled section decides the three batch sizes, which must not be given as well.
-void ElasticityDecidesTheBatch(RuleContext& context) {
+void DeriveElasticBatch(RuleContext& context) {
   Values& values = context.values;
   if (values.Get(kEnabled) != true) return;
   const std::optional<ElasticityConfig> config = ReadElasticity(values, context.issues);
   const bool is_left = BatchIsLeftToElasticity(context);
   if (!config || !is_left || !IsTrainable(*config, context)) return;
   const std::optional<std::int64_t> ranks = DataRanks(context);
-  if (!ranks) return;  // DegreesDivideTheRanks
+  if (!ranks) return;  // CheckDegrees
   const bool by_node = config->version == ElasticityConfig::Version::k02;
   const StatusOr<ElasticBatch> batch =
       SolveElasticity(*config, by_node ? context.facts.world_size : *ranks);
@@ -181,13 +181,13 @@ void ElasticityDecidesTheBatch(RuleContext& context) {
                 origin);
 }
 
-constexpr Rule kRules[] = {{"ElasticityDecidesTheBatch", {kEnabled}, ElasticityDecidesTheBatch}};
+constexpr Rule kRules[] = {{"DeriveElasticBatch", {kEnabled}, DeriveElasticBatch}};
 
 }  // namespace
 
 std::span<const Rule> ElasticityRules() { return kRules; }
 
-bool ElasticityLeavesOut(const Values& /*values*/, Key key) { return key.starts_with(kSection); }
+bool ElasticityOmitsKey(const Values& /*values*/, Key key) { return key.starts_with(kSection); }
 
 Status AgreesWithScheduler(const Json& given, std::string_view scheduler_json) {
   const auto section = given.find(std::string(kSection));

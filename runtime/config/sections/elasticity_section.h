@@ -16,7 +16,7 @@ namespace ds::config {
 std::span<const Rule> ElasticityRules();
 // Returns true for the section itself: a resolved config has the batch sizes that it decides
 // instead, and DeepSpeed 0.19.8 rejects the section.
-bool ElasticityLeavesOut(const Values& values, Key key);
+bool ElasticityOmitsKey(const Values& values, Key key);
 
 // The environment variable in which a resource scheduler stores the section it has read.
 inline constexpr char kSchedulerElasticity[] = "DEEPSPEED_ELASTICITY_CONFIG";

@@ -19,13 +19,13 @@ bool IsAboveOne(const RuleContext& context, Key key) {
   return value.is_number() && value > 1;
 }
 
-void AmpExcludesZero(RuleContext& context) {
+void CheckAmpWithoutZero(RuleContext& context) {
   if (context.IsOn(keys::kAmpEnabled) && ZeroStage(context.values) > 0) {
     context.Refuse(keys::kAmpEnabled, "cannot be combined with ZeRO: use bf16 or fp16");
   }
 }
 
-void CompileOffloadsOneThing(RuleContext& context) {
+void CheckCompileOffload(RuleContext& context) {
   const bool host_optimizer = context.values.Get(kOffloadOptimizer) != "none";
   const bool states = context.IsOn(keys::kCompileOffloadOptStates);
   const bool parameters = context.IsOn(keys::kCompileOffloadParameters);
@@ -42,7 +42,7 @@ void CompileOffloadsOneThing(RuleContext& context) {
   }
 }
 
-void InferenceInjectsOneWay(RuleContext& context) {
+void CheckInferenceInjection(RuleContext& context) {
   const bool injects_kernels = context.IsOn(keys::kInferenceReplaceWithKernelInject);
   if (injects_kernels && !context.values.Get(keys::kInferenceInjectionPolicy).is_null()) {
     context.Refuse(keys::kInferenceInjectionPolicy,
@@ -55,9 +55,9 @@ void InferenceInjectsOneWay(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
-    {"AmpExcludesZero", {keys::kAmpEnabled, kStage}, AmpExcludesZero},
-    {"CompileOffloadsOneThing", {kOffloadOptimizer}, CompileOffloadsOneThing},
-    {"InferenceInjectsOneWay", {}, InferenceInjectsOneWay},
+    {"CheckAmpWithoutZero", {keys::kAmpEnabled, kStage}, CheckAmpWithoutZero},
+    {"CheckCompileOffload", {kOffloadOptimizer}, CheckCompileOffload},
+    {"CheckInferenceInjection", {}, CheckInferenceInjection},
 };
 
 }  // namespace

@@ -29,14 +29,14 @@ constexpr Target kParam{keys::kZeroOptimizationOffloadParamDevice,
                         keys::kZeroOptimizationOffloadParamNvmePath};
 
 // DeepSpeed rejects it, too: without ZeRO the state belongs to the training program.
-void OptimizerOffloadNeedsZero(RuleContext& context) {
+void CheckOptimizerOffloadStage(RuleContext& context) {
   const Json device = context.values.Get(kOptimizer.device);
   if (device == "none" || ZeroStage(context.values) > 0) return;
   context.Refuse(kOptimizer.device, device.dump() + " needs zero_optimization.stage 1, 2 or 3");
 }
 
 // DeepSpeed ignores it silently below stage 3.
-void ParameterOffloadNeedsStage3(RuleContext& context) {
+void CheckParameterOffloadStage(RuleContext& context) {
   if (context.values.Get(kParam.device) == "none" || ZeroStage(context.values) == 3) return;
   context.issues.Warning(kParam.device,
                          std::string(kParam.device) + " has no effect below ZeRO stage 3",
@@ -52,7 +52,7 @@ std::vector<std::string> ListFolders(const Json& path) {
   return folders;
 }
 
-void NvmeNeedsFolders(RuleContext& context) {
+void CheckNvmeFolders(RuleContext& context) {
   for (const Target& target : {kOptimizer, kParam}) {
     if (context.values.Get(target.device) != "nvme") continue;
     const std::vector<std::string> folders = ListFolders(context.values.Get(target.path));
@@ -63,15 +63,15 @@ void NvmeNeedsFolders(RuleContext& context) {
   }
 }
 
-void BlocksAreWholePages(RuleContext& context) {
+void CheckIoBlockSize(RuleContext& context) {
   if (context.values.Get(kBlockSize).get<std::int64_t>() % 4096 == 0) return;
   context.Refuse(kBlockSize, "must be a multiple of 4096: transfers pass by the page cache");
 }
 
 // Rejects settings that need all gradients before the first block is updated. Exempt is the
 // gradient norm, by which a step is clipped or skipped: it rolls the update back
-// (Tiers::takes_back).
-void UpdatesInBackwardNeedNoOtherBlock(RuleContext& context) {
+// (Tiers::rolls_back).
+void CheckUpdatesInBackward(RuleContext& context) {
   if (!context.IsOn(kSuperOffload)) return;
   const auto refuse = [&](Key key, std::string_view problem) {
     context.Refuse(
@@ -95,15 +95,15 @@ void UpdatesInBackwardNeedNoOtherBlock(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
-    {"OptimizerOffloadNeedsZero", {kOptimizer.device, kStage}, OptimizerOffloadNeedsZero},
-    {"ParameterOffloadNeedsStage3", {kParam.device, kStage}, ParameterOffloadNeedsStage3},
-    {"NvmeNeedsFolders",
+    {"CheckOptimizerOffloadStage", {kOptimizer.device, kStage}, CheckOptimizerOffloadStage},
+    {"CheckParameterOffloadStage", {kParam.device, kStage}, CheckParameterOffloadStage},
+    {"CheckNvmeFolders",
      {kOptimizer.device, kOptimizer.path, kParam.device, kParam.path},
-     NvmeNeedsFolders},
-    {"UpdatesInBackwardNeedNoOtherBlock",
+     CheckNvmeFolders},
+    {"CheckUpdatesInBackward",
      {kSuperOffload, kOptimizer.device, keys::kOptimizerType},
-     UpdatesInBackwardNeedNoOtherBlock},
-    {"BlocksAreWholePages", {kBlockSize}, BlocksAreWholePages},
+     CheckUpdatesInBackward},
+    {"CheckIoBlockSize", {kBlockSize}, CheckIoBlockSize},
 };
 
 OffloadDevice DeviceOf(const Json& name) {
@@ -132,7 +132,7 @@ void FillOffload(const Values& values, DsConfig* config) {
       .pipeline_write = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineWrite),
       .ratio = values.Get(keys::kZeroOptimizationOffloadOptimizerRatio),
       .super_offload = values.Get(kSuperOffload)};
-  if (IsMeant(values, kUpdateCores)) {
+  if (IsChosen(values, kUpdateCores)) {
     zero.offload_optimizer.update_cores = values.Get(kUpdateCores).get<double>();
   }
   config->aio = {.block_size = values.Get(kBlockSize),

@@ -27,7 +27,7 @@ bool Takes(const OptimizerType& type, std::string_view key) {
 }
 
 // Rejects a parameter of another optimizer, as the optimizer's constructor would.
-void OptimizersTakeTheirOwnParameters(RuleContext& context) {
+void CheckOptimizerParameters(RuleContext& context) {
   const OptimizerType* const type = OptimizerTypeOf(context.values);
   if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
@@ -41,7 +41,7 @@ void OptimizersTakeTheirOwnParameters(RuleContext& context) {
 }
 
 // Sets the defaults of keys for which optimizers have different defaults.
-void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
+void SetOptimizerDefaults(RuleContext& context) {
   const OptimizerType* const type = OptimizerTypeOf(context.values);
   if (type == nullptr) return;
   for (const OptimizerParam& param : type->params) {
@@ -54,7 +54,7 @@ void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
 // DeepSpeed's Adam does not decay by default, PyTorch's AdamW decays by 0.01; torch_adam selects
 // between them. Muon is excluded: both of its halves have their own default, whichever Adam is
 // used.
-void TorchAdamWDecaysByDefault(RuleContext& context) {
+void DeriveTorchAdamWDecay(RuleContext& context) {
   constexpr Key kDecay = keys::kOptimizerParamsWeightDecay;
   Values& values = context.values;
   const Json type = values.Get(keys::kOptimizerType);
@@ -68,7 +68,7 @@ void TorchAdamWDecaysByDefault(RuleContext& context) {
 // Sets the rates of Muon and of the parameters that AdamW updates: each its own key, else lr, else
 // a default. A schedule scales each from its own rate; an absolute rate in the schedule applies to
 // both.
-void MuonHasTwoRates(RuleContext& context) {
+void DeriveMuonRates(RuleContext& context) {
   constexpr Key kLr = keys::kOptimizerParamsLr;
   Values& values = context.values;
   if (values.Get(keys::kOptimizerType) != "Muon") return;
@@ -87,7 +87,7 @@ void MuonHasTwoRates(RuleContext& context) {
 }
 
 // Nesterov momentum needs a momentum without dampening.
-void NesterovNeedsMomentum(RuleContext& context) {
+void CheckNesterovMomentum(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kOptimizerParamsNesterov) != true) return;
   if (values.Get(keys::kOptimizerParamsMomentum) != 0 &&
@@ -101,7 +101,7 @@ void NesterovNeedsMomentum(RuleContext& context) {
 }
 
 // The mup package gets base shapes from set_base_shapes; here the config names them.
-void MuOptimizersNeedBaseShapes(RuleContext& context) {
+void CheckMuBaseShapes(RuleContext& context) {
   constexpr Key kBaseShapes = keys::kOptimizerParamsBaseShapes;
   if (!OptimizerTakes(context.values, kBaseShapes)) return;
   if (context.values.Get(kBaseShapes).is_string()) return;
@@ -114,7 +114,7 @@ void MuOptimizersNeedBaseShapes(RuleContext& context) {
 }
 
 // Checks that the limits of LAMB's trust ratio and of 1-bit LAMB's factor are in order.
-void LambLimitsAreInOrder(RuleContext& context) {
+void CheckLambLimits(RuleContext& context) {
   const Values& values = context.values;
   const auto check = [&](Key low, Key high) {
     if (values.Get(low) <= values.Get(high)) return;
@@ -129,7 +129,7 @@ bool IsOneBit(const Json& optimizer) {
   return optimizer == "OneBitAdam" || optimizer == "ZeroOneAdam" || optimizer == "OneBitLamb";
 }
 
-void OneBitOptimizersExcludeZero(RuleContext& context) {
+void CheckOneBitWithoutZero(RuleContext& context) {
   const Json optimizer = context.values.Get(keys::kOptimizerType);
   if (IsOneBit(optimizer) && ZeroStage(context.values) > 0) {
     context.Refuse(keys::kOptimizerType, optimizer.dump() +
@@ -138,7 +138,7 @@ void OneBitOptimizersExcludeZero(RuleContext& context) {
   }
 }
 
-void LambNeedsADynamicScale(RuleContext& context) {
+void CheckOneBitLambScale(RuleContext& context) {
   const Json optimizer = context.values.Get(keys::kOptimizerType);
   const bool is_lamb = optimizer == "Lamb" || optimizer == "OneBitLamb";
   if (is_lamb && context.IsOn(keys::kFp16Enabled) &&
@@ -147,7 +147,7 @@ void LambNeedsADynamicScale(RuleContext& context) {
   }
 }
 
-void OptimizerDefaultsToAdamW(RuleContext& context) {
+void SetDefaultOptimizer(RuleContext& context) {
   if (context.values.IsGiven(keys::kOptimizerType)) return;
   context.values.Derive(keys::kOptimizerType, "AdamW", "default of the built-in trainer");
   context.issues.Warning(keys::kOptimizerType,
@@ -157,7 +157,7 @@ void OptimizerDefaultsToAdamW(RuleContext& context) {
                              "\"params\": {\"lr\": 1e-4}}");
 }
 
-void AdamWDecouplesWeightDecay(RuleContext& context) {
+void DeriveAdamWMode(RuleContext& context) {
   Values& values = context.values;
   if (values.Get(keys::kOptimizerType) != "AdamW") return;
   if (values.Get(keys::kOptimizerParamsAdamWMode) == true) return;
@@ -168,7 +168,7 @@ void AdamWDecouplesWeightDecay(RuleContext& context) {
   values.Derive(keys::kOptimizerParamsAdamWMode, true, "derived from optimizer.type");
 }
 
-void BetasAreTwoFractions(RuleContext& context) {
+void CheckBetas(RuleContext& context) {
   const Json betas = context.values.Get(keys::kOptimizerParamsBetas);
   const bool fits = betas.size() == 2 && std::all_of(betas.begin(), betas.end(), [](const Json& b) {
                       return b.is_number() && b.get<double>() >= 0.0 && b.get<double>() < 1.0;
@@ -182,39 +182,35 @@ void BetasAreTwoFractions(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
-    {"OptimizerDefaultsToAdamW",
-     {keys::kOptimizerType, keys::kOptimizerParamsLr},
-     OptimizerDefaultsToAdamW},
-    {"AdamWDecouplesWeightDecay",
-     {keys::kOptimizerType, keys::kOptimizerParamsAdamWMode},
-     AdamWDecouplesWeightDecay},
-    {"OptimizersTakeTheirOwnParameters", {keys::kOptimizerType}, OptimizersTakeTheirOwnParameters},
-    {"OptimizersHaveTheirOwnDefaults", {keys::kOptimizerType}, OptimizersHaveTheirOwnDefaults},
-    {"TorchAdamWDecaysByDefault",
+    {"SetDefaultOptimizer", {keys::kOptimizerType, keys::kOptimizerParamsLr}, SetDefaultOptimizer},
+    {"DeriveAdamWMode", {keys::kOptimizerType, keys::kOptimizerParamsAdamWMode}, DeriveAdamWMode},
+    {"CheckOptimizerParameters", {keys::kOptimizerType}, CheckOptimizerParameters},
+    {"SetOptimizerDefaults", {keys::kOptimizerType}, SetOptimizerDefaults},
+    {"DeriveTorchAdamWDecay",
      {keys::kOptimizerType, keys::kOptimizerParamsTorchAdam, keys::kOptimizerParamsAdamWMode},
-     TorchAdamWDecaysByDefault},
-    {"MuonHasTwoRates",
+     DeriveTorchAdamWDecay},
+    {"DeriveMuonRates",
      {keys::kOptimizerType, keys::kOptimizerParamsLr, keys::kOptimizerParamsMuonLr,
       keys::kOptimizerParamsAdamLr},
-     MuonHasTwoRates},
-    {"NesterovNeedsMomentum",
+     DeriveMuonRates},
+    {"CheckNesterovMomentum",
      {keys::kOptimizerParamsNesterov, keys::kOptimizerParamsMomentum,
       keys::kOptimizerParamsDampening},
-     NesterovNeedsMomentum},
-    {"MuOptimizersNeedBaseShapes",
+     CheckNesterovMomentum},
+    {"CheckMuBaseShapes",
      {keys::kOptimizerType, keys::kOptimizerParamsBaseShapes},
-     MuOptimizersNeedBaseShapes},
-    {"LambLimitsAreInOrder",
+     CheckMuBaseShapes},
+    {"CheckLambLimits",
      {keys::kOptimizerParamsMinCoeff, keys::kOptimizerParamsMaxCoeff,
       keys::kOptimizerParamsFactorMin, keys::kOptimizerParamsFactorMax},
-     LambLimitsAreInOrder},
-    {"BetasAreTwoFractions", {keys::kOptimizerParamsBetas}, BetasAreTwoFractions},
-    {"OneBitOptimizersExcludeZero",
+     CheckLambLimits},
+    {"CheckBetas", {keys::kOptimizerParamsBetas}, CheckBetas},
+    {"CheckOneBitWithoutZero",
      {keys::kOptimizerType, keys::kZeroOptimizationStage},
-     OneBitOptimizersExcludeZero},
-    {"LambNeedsADynamicScale",
+     CheckOneBitWithoutZero},
+    {"CheckOneBitLambScale",
      {keys::kOptimizerType, keys::kFp16Enabled, keys::kFp16LossScale},
-     LambNeedsADynamicScale},
+     CheckOneBitLambScale},
 };
 
 }  // namespace
@@ -247,7 +243,7 @@ std::string ListOptimizers(bool OptimizerType::*property) {
   return list;
 }
 
-bool OptimizerLeavesOut(const Values& values, Key key) {
+bool OptimizerOmitsKey(const Values& values, Key key) {
   if (!keys::kOptimizerParams.Has(key)) return false;
   return values.OriginOf(key) == "default" || !OptimizerTakes(values, key);
 }

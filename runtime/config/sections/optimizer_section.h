@@ -21,6 +21,6 @@ std::string ListOptimizers(bool OptimizerType::*property);
 void FillOptimizer(const Values& values, DsConfig* config);
 // Returns true for parameters that the optimizer does not accept or that are not set: DeepSpeed
 // passes all parameters that are present to the constructor.
-bool OptimizerLeavesOut(const Values& values, Key key);
+bool OptimizerOmitsKey(const Values& values, Key key);
 
 }  // namespace ds::config

@@ -30,17 +30,17 @@ int DegreeOf(const Values& values, Key key) {
 }
 
 // Returns the first key with a degree above 1.
-Key FirstCut(const Values& values) {
+Key FirstSplitDegree(const Values& values) {
   for (const Key key : {kPipeline, kTensor, kSequence}) {
     if (DegreeOf(values, key) > 1) return key;
   }
   return kSequence;
 }
 
-void DegreesDivideTheRanks(RuleContext& context) {
+void CheckDegrees(RuleContext& context) {
   if (DataRanks(context)) return;
   const ParallelConfig parallel = ReadParallel(context.values);
-  context.Refuse(FirstCut(context.values),
+  context.Refuse(FirstSplitDegree(context.values),
                  "does not fit: pipeline.stages x tensor_parallel.autotp_size x "
                  "sequence_parallel_size, " +
                      std::to_string(parallel.ranks_of_a_sample()) +
@@ -49,7 +49,7 @@ void DegreesDivideTheRanks(RuleContext& context) {
 }
 
 // The `moe` section of guides has another name for the number of ranks that share the experts.
-void MoeSectionSharesOutExperts(RuleContext& context) {
+void DeriveExpertDegree(RuleContext& context) {
   Values& values = context.values;
   if (!context.IsOn(keys::kMoeEnabled) || !context.IsChanged(keys::kMoeEpSize)) return;
   const Json ranks = values.Get(keys::kMoeEpSize);
@@ -64,7 +64,7 @@ void MoeSectionSharesOutExperts(RuleContext& context) {
   values.Derive(keys::kExpertParallelEnabled, true, origin);
 }
 
-void ExpertsDivideTheStateRanks(RuleContext& context) {
+void CheckExpertDegree(RuleContext& context) {
   const int experts = ReadParallel(context.values).expert;
   auto ranks = StateRanks(context);
   const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
@@ -76,7 +76,7 @@ void ExpertsDivideTheStateRanks(RuleContext& context) {
 }
 
 // DeepSpeed also rejects sequence ranks and MiCS, which work with experts here.
-void ExpertParallelismAgrees(RuleContext& context) {
+void CheckExpertFeatures(RuleContext& context) {
   if (!context.IsOn(keys::kExpertParallelEnabled)) return;
   const Json groups = context.values.Get(keys::kExpertParallelNumExpertGroups);
   const Json limited = context.values.Get(keys::kExpertParallelNumLimitedGroups);
@@ -113,7 +113,7 @@ void RefuseOptimizersOfMatrices(RuleContext& context, const std::string& with,
 
 // Rejects features that depend on more than single elements, and files of a rank that may later
 // hold another part of the model.
-void TensorPartsSuitTheRest(RuleContext& context) {
+void CheckTensorFeatures(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kTensor) == 1) return;
   for (const Key other :
@@ -145,7 +145,7 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   }
 }
 
-void StagesSuitTheRest(RuleContext& context) {
+void CheckPipelineFeatures(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kPipeline) == 1) return;
   const std::string with = " is not built with " + std::string(kPipeline) + " above 1";
@@ -164,7 +164,7 @@ void StagesSuitTheRest(RuleContext& context) {
 }
 
 // Rejects features that depend on the full model or have rank groups of their own.
-void ExpertsSuitTheRest(RuleContext& context) {
+void CheckExpertModelFeatures(RuleContext& context) {
   const Values& values = context.values;
   if (ReadParallel(values).expert == 1) return;
   const std::string with = " is not built with " + std::string(kExpert) + " above 1";
@@ -178,7 +178,7 @@ void ExpertsSuitTheRest(RuleContext& context) {
   }
 }
 
-void PartitionIsKnown(RuleContext& context) {
+void CheckPartitionMethod(RuleContext& context) {
   const Json method = context.values.Get(kPartition);
   for (const char* known : {"best", "uniform", "parameters", "profile", "memory"}) {
     if (method == known) return;
@@ -190,16 +190,14 @@ void PartitionIsKnown(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
-    {"MoeSectionSharesOutExperts", {keys::kMoeEpSize, kExpert}, MoeSectionSharesOutExperts},
-    {"DegreesDivideTheRanks", {kPipeline, kSequence, kTensor}, DegreesDivideTheRanks},
-    {"ExpertsDivideTheStateRanks",
-     {kExpert, kPipeline, kSequence, kTensor},
-     ExpertsDivideTheStateRanks},
-    {"ExpertParallelismAgrees", {keys::kZeroOptimizationStage}, ExpertParallelismAgrees},
-    {"ExpertsSuitTheRest", {kExpert, kOptimizerType}, ExpertsSuitTheRest},
-    {"TensorPartsSuitTheRest", {kTensor, kOptimizerType}, TensorPartsSuitTheRest},
-    {"StagesSuitTheRest", {kPipeline, kOptimizerType}, StagesSuitTheRest},
-    {"PartitionIsKnown", {kPartition}, PartitionIsKnown}};
+    {"DeriveExpertDegree", {keys::kMoeEpSize, kExpert}, DeriveExpertDegree},
+    {"CheckDegrees", {kPipeline, kSequence, kTensor}, CheckDegrees},
+    {"CheckExpertDegree", {kExpert, kPipeline, kSequence, kTensor}, CheckExpertDegree},
+    {"CheckExpertFeatures", {keys::kZeroOptimizationStage}, CheckExpertFeatures},
+    {"CheckExpertModelFeatures", {kExpert, kOptimizerType}, CheckExpertModelFeatures},
+    {"CheckTensorFeatures", {kTensor, kOptimizerType}, CheckTensorFeatures},
+    {"CheckPipelineFeatures", {kPipeline, kOptimizerType}, CheckPipelineFeatures},
+    {"CheckPartitionMethod", {kPartition}, CheckPartitionMethod}};
 
 }  // namespace
 

@@ -44,7 +44,7 @@ Key MastersIn16Bit(const Values& values) {
   return {};
 }
 
-void Fp16ExcludesBf16(RuleContext& context) {
+void CheckOneTrainingDtype(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kFp16Enabled) == true && values.Get(keys::kBf16Enabled) == true) {
     context.issues.Error(keys::kBf16Enabled,
@@ -55,7 +55,7 @@ void Fp16ExcludesBf16(RuleContext& context) {
 
 // Narrower sums would lose precision of the training dtype; neither fp16 nor bf16 contains the
 // other.
-void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
+void CheckAccumulationDtype(RuleContext& context) {
   const Values& values = context.values;
   const Json dtype = values.Get(keys::kDataTypesGradAccumDtype);
   if (dtype.is_null() || dtype == "fp32") return;
@@ -70,7 +70,7 @@ void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
 }
 
 // Other keys decide the parameter dtype, as in DeepSpeed.
-void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
+void CheckParameterDtype(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kDataTypesParamDtype;
   const Json dtype = values.Get(kKey);
@@ -86,7 +86,7 @@ void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
 }
 
 // A dynamic scale that may become 0 is rejected.
-void LossScaleStaysPositive(RuleContext& context) {
+void CheckLossScale(RuleContext& context) {
   const Values& values = context.values;
   const bool is_dynamic =
       values.Get(keys::kFp16Enabled) == true && values.Get(keys::kFp16LossScale) == 0.0;
@@ -98,7 +98,7 @@ void LossScaleStaysPositive(RuleContext& context) {
 }
 
 // The rule of stage 0 has no hysteresis, in DeepSpeed and here.
-void HysteresisNeedsZero(RuleContext& context) {
+void CheckHysteresisStage(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kFp16Enabled) != true || values.Get(keys::kZeroOptimizationStage) != 0)
     return;
@@ -113,14 +113,14 @@ void HysteresisNeedsZero(RuleContext& context) {
 }
 
 // DeepSpeed uses this dtype for reductions with sequence ranks only.
-void SequenceDtypeIsOfSequenceRanks(RuleContext& context) {
+void CheckSequenceDtype(RuleContext& context) {
   constexpr Key kKey = keys::kSeqParallelCommunicationDataType;
   if (!context.IsChanged(kKey) || ReadParallel(context.values).sequence > 1) return;
   context.issues.Warning(kKey, std::string(kKey) + " has no effect without sequence ranks",
                          context.values.PositionOf(kKey));
 }
 
-void PredivideFactorIsPositive(RuleContext& context) {
+void CheckPredivideFactor(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kGradientPredivideFactor;
   const Json factor = values.Get(kKey);
@@ -139,7 +139,7 @@ void PredivideFactorIsPositive(RuleContext& context) {
 
 // Follows DeepSpeed, where the overlapped reduction must know the accumulation boundary in advance.
 // A null overlap_comm follows the stage and is not a request.
-void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
+void CheckUnmanagedAccumulation(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kManagedGradientAccumulation) != false) return;
   if (values.Get(keys::kZeroOptimizationOverlapComm) != true) return;
@@ -151,7 +151,7 @@ void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
 }
 
 // DeepSpeed has the same rule.
-void SumOverRanksIsNotForStage3(RuleContext& context) {
+void CheckGradientSumStage(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kGradientAllreduceOp) != "sum" ||
       values.Get(keys::kZeroOptimizationStage) != 3) {
@@ -165,7 +165,7 @@ void SumOverRanksIsNotForStage3(RuleContext& context) {
 
 // 16-bit masters require ZeRO stage 1 or higher, as in DeepSpeed. With them, DeepSpeed keeps fp32
 // state only where its CPU Adam runs (offload_optimizer); here every elementwise optimizer does.
-void SixteenBitMastersNeedZero(RuleContext& context) {
+void CheckSixteenBitMasters(RuleContext& context) {
   const Values& values = context.values;
   const Key key = MastersIn16Bit(values);
   if (key.empty()) return;
@@ -181,7 +181,7 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
 
 // DeepSpeed allows bf16 state only with bf16 masters. Here it also works with fp32 masters, without
 // losing updates; state in the masters' dtype is then fp32.
-void NarrowStatesNeedElements(RuleContext& context) {
+void CheckNarrowStates(RuleContext& context) {
   const Values& values = context.values;
   if (!MastersIn16Bit(values).empty()) return;  // 16-bit masters have the same requirement
   constexpr Key kBf16 = keys::kBf16Bf16OptimizerStates;
@@ -210,7 +210,7 @@ constexpr std::pair<std::string_view, DataType> kAutocastTypes[] = {
 
 // Autocast is for fp32 weights, or for weights in its own dtype, which bf16 can keep without a loss
 // scale. DeepSpeed's ZeRO fails without a dtype.
-void AutocastIsOnePrecision(RuleContext& context) {
+void CheckAutocastDtype(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kEnabled = keys::kTorchAutocastEnabled;
   constexpr Key kDtype = keys::kTorchAutocastDtype;
@@ -233,7 +233,7 @@ void AutocastIsOnePrecision(RuleContext& context) {
 
 // A class that no model here can have would have no effect. A malformed name is an error even if
 // autocast is off, as in DeepSpeed.
-void SafeModulesAreKnown(RuleContext& context) {
+void CheckSafeModules(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kTorchAutocastLowerPrecisionSafeModules;
   const Json modules = values.Get(kKey);
@@ -254,7 +254,7 @@ void SafeModulesAreKnown(RuleContext& context) {
 }
 
 // Where state or gradients are sharded, gradients are reduced by shards, as in DeepSpeed.
-void SparseGradientsAreForStage0(RuleContext& context) {
+void CheckSparseGradientsStage(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kSparseGradients;
   if (values.Get(kKey) != true || values.Get(keys::kZeroOptimizationStage) == 0) return;
@@ -301,57 +301,57 @@ TorchAutocastConfig FillTorchAutocast(const Values& values) {
 }
 
 constexpr Rule kRules[] = {
-    {"Fp16ExcludesBf16", {keys::kFp16Enabled, keys::kBf16Enabled}, Fp16ExcludesBf16},
-    {"GradientsAccumulateInTheTrainingDtypeOrWider",
+    {"CheckOneTrainingDtype", {keys::kFp16Enabled, keys::kBf16Enabled}, CheckOneTrainingDtype},
+    {"CheckAccumulationDtype",
      {keys::kDataTypesGradAccumDtype, keys::kBf16Enabled, keys::kFp16Enabled},
-     GradientsAccumulateInTheTrainingDtypeOrWider},
-    {"LossScaleStaysPositive",
+     CheckAccumulationDtype},
+    {"CheckLossScale",
      {keys::kFp16Enabled, keys::kFp16LossScale, keys::kFp16MinLossScale},
-     LossScaleStaysPositive},
-    {"HysteresisNeedsZero",
+     CheckLossScale},
+    {"CheckHysteresisStage",
      {keys::kFp16Enabled, keys::kZeroOptimizationStage},
-     HysteresisNeedsZero},
-    {"SequenceDtypeIsOfSequenceRanks",
+     CheckHysteresisStage},
+    {"CheckSequenceDtype",
      {keys::kSeqParallelCommunicationDataType, keys::kSequenceParallelSize},
-     SequenceDtypeIsOfSequenceRanks},
-    {"PredivideFactorIsPositive",
+     CheckSequenceDtype},
+    {"CheckPredivideFactor",
      {keys::kGradientPredivideFactor, keys::kPrescaleGradients, keys::kGradientAllreduceOp},
-     PredivideFactorIsPositive},
-    {"UnmanagedAccumulationDoesNotOverlap",
+     CheckPredivideFactor},
+    {"CheckUnmanagedAccumulation",
      {keys::kManagedGradientAccumulation, keys::kZeroOptimizationOverlapComm,
       keys::kZeroOptimizationStage},
-     UnmanagedAccumulationDoesNotOverlap},
-    {"SumOverRanksIsNotForStage3",
+     CheckUnmanagedAccumulation},
+    {"CheckGradientSumStage",
      {keys::kGradientAllreduceOp, keys::kZeroOptimizationStage},
-     SumOverRanksIsNotForStage3},
-    {"SparseGradientsAreForStage0",
+     CheckGradientSumStage},
+    {"CheckSparseGradientsStage",
      {keys::kSparseGradients, keys::kZeroOptimizationStage},
-     SparseGradientsAreForStage0},
-    {"ParameterDtypeIsTheTrainingDtype",
+     CheckSparseGradientsStage},
+    {"CheckParameterDtype",
      {keys::kDataTypesParamDtype, keys::kFp16Enabled, keys::kBf16Enabled},
-     ParameterDtypeIsTheTrainingDtype},
-    {"NarrowStatesNeedElements",
+     CheckParameterDtype},
+    {"CheckNarrowStates",
      {keys::kOptimizerType, keys::kBf16Bf16MasterWeightsAndGrads, keys::kBf16Bf16OptimizerStates,
       keys::kOptimizerParamsFp32OptimizerStates},
-     NarrowStatesNeedElements},
-    {"AutocastIsOnePrecision",
+     CheckNarrowStates},
+    {"CheckAutocastDtype",
      {keys::kTorchAutocastEnabled, keys::kTorchAutocastDtype, keys::kFp16Enabled,
       keys::kBf16Enabled},
-     AutocastIsOnePrecision},
-    {"SafeModulesAreKnown",
+     CheckAutocastDtype},
+    {"CheckSafeModules",
      {keys::kTorchAutocastEnabled, keys::kTorchAutocastLowerPrecisionSafeModules},
-     SafeModulesAreKnown},
-    {"SixteenBitMastersNeedZero",
+     CheckSafeModules},
+    {"CheckSixteenBitMasters",
      {keys::kOptimizerType, keys::kZeroOptimizationStage, keys::kFp16Fp16MasterWeightsAndGrads,
       keys::kBf16Bf16MasterWeightsAndGrads},
-     SixteenBitMastersNeedZero},
+     CheckSixteenBitMasters},
 };
 
 }  // namespace
 
 std::span<const Rule> PrecisionRules() { return kRules; }
 
-bool PrecisionLeavesOut(const Values& values, Key key) {
+bool PrecisionOmitsKey(const Values& values, Key key) {
   // DeepSpeed 0.19.8 rejects the key with any value; older versions read it.
   return key == keys::kSparseGradients && values.OriginOf(key) == "default";
 }

@@ -21,7 +21,7 @@ constexpr Key kLrEnd = keys::kSchedulerParamsLrEnd;
 constexpr Key kLr = keys::kOptimizerParamsLr;
 
 // DeepSpeed and transformers use the same keys for warm-ups of different lengths and shapes.
-void WarmupFitsTheSchedule(RuleContext& context) {
+void CheckWarmupLength(RuleContext& context) {
   const Values& values = context.values;
   const ScheduleType* const type = ChosenSchedule(values);
   if (type == nullptr || !type->Takes(kWarmupSteps)) return;
@@ -43,7 +43,7 @@ void WarmupFitsTheSchedule(RuleContext& context) {
 }
 
 // get_scheduler fails for this, too.
-void LowestRateIsBelowTheRate(RuleContext& context) {
+void CheckLowestRate(RuleContext& context) {
   const Values& values = context.values;
   const ScheduleType* const type = ChosenSchedule(values);
   if (type == nullptr) return;
@@ -89,7 +89,7 @@ std::optional<End> EndOf(const Values& values, const ScheduleType& type) {
 }
 
 // Warns about a schedule that ends before the run; training may continue after it.
-void ScheduleLastsAsLongAsTheRun(RuleContext& context) {
+void CheckScheduleLength(RuleContext& context) {
   if (!context.facts.total_steps || !context.issues.errors().empty()) return;
   const auto end = FindEarlyEnd(context.values, *context.facts.total_steps);
   if (!end) return;
@@ -97,9 +97,9 @@ void ScheduleLastsAsLongAsTheRun(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
-    {"WarmupFitsTheSchedule", {kType, kWarmupSteps, kWarmupType}, WarmupFitsTheSchedule},
-    {"LowestRateIsBelowTheRate", {kLr, kMinLr, kMinLrRate, kLrEnd}, LowestRateIsBelowTheRate},
-    {"ScheduleLastsAsLongAsTheRun", {kType, kTotalSteps}, ScheduleLastsAsLongAsTheRun},
+    {"CheckWarmupLength", {kType, kWarmupSteps, kWarmupType}, CheckWarmupLength},
+    {"CheckLowestRate", {kLr, kMinLr, kMinLrRate, kLrEnd}, CheckLowestRate},
+    {"CheckScheduleLength", {kType, kTotalSteps}, CheckScheduleLength},
 };
 
 }  // namespace

@@ -35,8 +35,8 @@ std::string NamesOf(const ScheduleType& type) {
 
 // Returns true if the user gives a parameter of a schedule a value other than its default, or
 // "auto".
-bool SaysSomething(const std::string& key, const Values::Entry& entry) {
-  return keys::kSchedulerParams.Has(key) && (entry.given || entry.travels) && !entry.broken &&
+bool HasEffect(const std::string& key, const Values::Entry& entry) {
+  return keys::kSchedulerParams.Has(key) && (entry.given || entry.is_forwarded) && !entry.broken &&
          entry.setting->state != SettingState::kRefused &&  // which is reported already
          !IsDefault(*entry.setting, entry.value);
 }
@@ -48,7 +48,7 @@ void FillIn(RuleContext& context, const ScheduleType& type, const ScheduleParam&
   if (values.IsKnown(key) || values.IsBroken(key)) return;
   if (param.otherwise == "required") {
     if (values.autos().contains(key))
-      return;  // AutoFollowsTransformers has reported why it is missing
+      return;  // ResolveTransformersAuto has reported why it is missing
     const bool takes_auto = FindSetting(key)->auto_rule == AutoRule::kResolved;
     context.issues.Error(key,
                          "scheduler.type \"" + name + "\" needs " + std::string(key) +
@@ -83,10 +83,10 @@ std::vector<Key> ListsOf(const Values& values) {
 }
 
 // Rejects parameters without a scheduler.type, which would be ignored.
-void SchedulerParamsNeedAType(RuleContext& context) {
+void CheckSchedulerType(RuleContext& context) {
   if (context.values.IsGiven(kType) || context.values.IsBroken(kType)) return;
   for (const auto& [key, entry] : context.values.entries()) {
-    if (!SaysSomething(key, entry)) continue;
+    if (!HasEffect(key, entry)) continue;
     context.issues.Error(key,
                          key + " needs scheduler.type: without it the learning rate is constant",
                          entry.position);
@@ -94,7 +94,7 @@ void SchedulerParamsNeedAType(RuleContext& context) {
 }
 
 // Rejects LambdaLR and similar schedules, which JSON cannot describe.
-void ScheduleIsDescribedByNumbers(RuleContext& context) {
+void CheckScheduleIsNumeric(RuleContext& context) {
   const Values& values = context.values;
   const Json type = values.Get(kType);
   if (type.is_null() || ChosenSchedule(values) != nullptr) return;
@@ -116,11 +116,11 @@ void ScheduleIsDescribedByNumbers(RuleContext& context) {
 
 // Acts as the constructor of the schedule: rejects unknown parameters, requires the mandatory ones,
 // and sets the defaults of the others.
-void ScheduleTakesItsParams(RuleContext& context) {
+void CheckScheduleParams(RuleContext& context) {
   const ScheduleType* type = ChosenSchedule(context.values);
   if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
-    if (!SaysSomething(key, entry) || type->Takes(Key(key))) continue;
+    if (!HasEffect(key, entry) || type->Takes(Key(key))) continue;
     context.issues.Error(key,
                          key + " is not a parameter of " + std::string(type->name) +
                              ", which takes " + NamesOf(*type),
@@ -130,13 +130,13 @@ void ScheduleTakesItsParams(RuleContext& context) {
 }
 
 // Rejects values within a key's range that the schedule does not allow.
-void ScheduleIsDefined(RuleContext& context) {
+void CheckScheduleValues(RuleContext& context) {
   const Values& values = context.values;
   const Json milestones = values.Get(keys::kSchedulerParamsMilestones);
-  const bool whole = std::all_of(milestones.begin(), milestones.end(), [](const Json& m) {
+  const bool are_integers = std::all_of(milestones.begin(), milestones.end(), [](const Json& m) {
     return m.is_number_unsigned() && m.get<std::uint64_t>() <= INT64_MAX;
   });
-  if (!whole) {
+  if (!are_integers) {
     context.Refuse(keys::kSchedulerParamsMilestones,
                    "must be whole numbers from 0, not " + ShortDump(milestones));
   }
@@ -168,7 +168,7 @@ void ScheduleIsDefined(RuleContext& context) {
 }
 
 // Lists have a number per parameter group. Only the model knows how many groups there are.
-void ListsHaveOneLength(RuleContext& context) {
+void CheckListLengths(RuleContext& context) {
   const Values& values = context.values;
   const std::vector<Key> keys = ListsOf(values);
   for (const Key key : keys) {
@@ -184,7 +184,7 @@ void ListsHaveOneLength(RuleContext& context) {
 
 // WarmupLR ends at each group's own rate by default; a number would be the same for all groups.
 // WarmupDecayLR ends at 0.001 by default. "auto" is the optimizer's lr.
-void WarmupEndsAtTheLearningRate(RuleContext& context) {
+void DeriveWarmupRate(RuleContext& context) {
   Values& values = context.values;
   constexpr Key key = keys::kSchedulerParamsWarmupMaxLr;
   const Json type = values.Get(kType);
@@ -215,7 +215,7 @@ bool BringsItsOwnRate(const Values& values) {
 }
 
 // Follows DeepSpeed, where the schedule sets the rate of all groups.
-void ScheduleReplacesMuonsRates(RuleContext& context) {
+void ReplaceMuonRates(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kAdamLr = keys::kOptimizerParamsAdamLr;
   const Json muon_lr = values.Get(keys::kOptimizerParamsMuonLr), adam_lr = values.Get(kAdamLr);
@@ -234,7 +234,7 @@ void ScheduleReplacesMuonsRates(RuleContext& context) {
 // Handles optimizers without betas. OneCycle does not change their momentum, as in DeepSpeed;
 // PyTorch's cyclic schedules change SGD's, if it has one. Muon keeps its momentum, and the betas of
 // its AdamW, since schedules do not reach them.
-void CycledMomentumNeedsAPlace(RuleContext& context) {
+void CheckCycledMomentum(RuleContext& context) {
   Values& values = context.values;
   const Json type = values.Get(kType);
   const Json optimizer = values.Get(keys::kOptimizerType);
@@ -261,7 +261,7 @@ void CycledMomentumNeedsAPlace(RuleContext& context) {
 }
 
 // OneCycle with momentum replaces both betas of the optimizer; beta2 becomes 0.99.
-void OneCycleReplacesTheBetas(RuleContext& context) {
+void ReplaceBetas(RuleContext& context) {
   Values& values = context.values;
   const bool cycles =
       values.Get(kType) == "OneCycle" && values.Get(keys::kSchedulerParamsCycleMomentum) == true;
@@ -283,34 +283,34 @@ std::size_t GroupsOfLists(const Values& values) {
 }
 
 constexpr Rule kRules[] = {
-    {"SchedulerParamsNeedAType", {keys::kSchedulerType}, SchedulerParamsNeedAType},
-    {"ScheduleIsDescribedByNumbers", {keys::kSchedulerType}, ScheduleIsDescribedByNumbers},
-    {"ScheduleTakesItsParams", {keys::kSchedulerType}, ScheduleTakesItsParams},
-    {"ScheduleIsDefined",
+    {"CheckSchedulerType", {keys::kSchedulerType}, CheckSchedulerType},
+    {"CheckScheduleIsNumeric", {keys::kSchedulerType}, CheckScheduleIsNumeric},
+    {"CheckScheduleParams", {keys::kSchedulerType}, CheckScheduleParams},
+    {"CheckScheduleValues",
      {keys::kSchedulerType, keys::kSchedulerParamsMilestones},
-     ScheduleIsDefined},
-    {"ListsHaveOneLength", {keys::kSchedulerType}, ListsHaveOneLength},
-    {"WarmupEndsAtTheLearningRate",
+     CheckScheduleValues},
+    {"CheckListLengths", {keys::kSchedulerType}, CheckListLengths},
+    {"DeriveWarmupRate",
      {keys::kSchedulerParamsWarmupMaxLr, keys::kOptimizerParamsLr, keys::kSchedulerType},
-     WarmupEndsAtTheLearningRate},
-    {"ScheduleReplacesMuonsRates",
+     DeriveWarmupRate},
+    {"ReplaceMuonRates",
      {keys::kSchedulerType, keys::kSchedulerParamsWarmupMaxLr, keys::kOptimizerParamsMuonLr,
       keys::kOptimizerParamsAdamLr},
-     ScheduleReplacesMuonsRates},
-    {"CycledMomentumNeedsAPlace",
+     ReplaceMuonRates},
+    {"CheckCycledMomentum",
      {keys::kSchedulerType, keys::kSchedulerParamsCycleMomentum, keys::kOptimizerType,
       keys::kOptimizerParamsMomentum},
-     CycledMomentumNeedsAPlace},
-    {"OneCycleReplacesTheBetas",
+     CheckCycledMomentum},
+    {"ReplaceBetas",
      {keys::kSchedulerType, keys::kSchedulerParamsCycleMomentum, keys::kOptimizerParamsBetas},
-     OneCycleReplacesTheBetas},
+     ReplaceBetas},
 };
 
 }  // namespace
 
 std::span<const Rule> SchedulerRules() { return kRules; }
 
-bool SchedulerLeavesOut(const Values& values, Key key) {
+bool SchedulerOmitsKey(const Values& values, Key key) {
   if (!keys::kSchedulerParams.Has(key)) return false;
   const ScheduleType* const type = ChosenSchedule(values);
   return type == nullptr || !type->Takes(key);

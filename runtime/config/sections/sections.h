@@ -22,7 +22,7 @@ std::span<const Rule> DataEfficiencyRules();
 DataEfficiency ReadDataEfficiency(const Values& values);
 // Returns true for parameters of features that are off, and of shapes that the schedule does not
 // have.
-bool DataEfficiencyLeavesOut(const Values& values, Key key);
+bool DataEfficiencyOmitsKey(const Values& values, Key key);
 
 // Rules for keys of features that are not built. Their contradictions are reported nevertheless, so
 // that the rules exist once the feature does.
@@ -46,7 +46,7 @@ std::span<const Rule> PrecisionRules();
 // Requires values without errors.
 void FillPrecision(const Values& values, DsConfig* config);
 // Returns true for a key that a newer DeepSpeed would not read.
-bool PrecisionLeavesOut(const Values& values, Key key);
+bool PrecisionOmitsKey(const Values& values, Key key);
 
 // The `scheduler` section of a ds_config. schedule_types.h has the table of all schedules.
 
@@ -62,6 +62,6 @@ std::optional<EarlyEnd> FindEarlyEnd(const Values& values, std::int64_t steps);
 // Requires values without errors.
 void FillScheduler(const Values& values, DsConfig* config);
 // Returns true for parameters that the schedule does not accept.
-bool SchedulerLeavesOut(const Values& values, Key key);
+bool SchedulerOmitsKey(const Values& values, Key key);
 
 }  // namespace ds::config

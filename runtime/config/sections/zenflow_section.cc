@@ -34,7 +34,7 @@ const std::string* FindZenFlow(const Values& values) {
   return nullptr;
 }
 
-void ZenFlowNeedsHostOptimizer(RuleContext& context) {
+void CheckZenFlowOffload(RuleContext& context) {
   const std::string* const key = FindZenFlow(context.values);
   if (key == nullptr) return;
   if (context.values.Get(kDevice) != "cpu") {
@@ -67,17 +67,17 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
 }
 
 // Selected columns are full columns of a parameter, so every rank needs all of its gradients.
-void ZenFlowNeedsDataParallelRanks(RuleContext& context) {
+void CheckZenFlowRanks(RuleContext& context) {
   const std::string* const key = FindZenFlow(context.values);
   const ParallelConfig parallel = ReadParallel(context.values);
-  const bool cut = parallel.pipeline > 1 || parallel.tensor > 1 || parallel.sequence > 1;
-  if (key == nullptr || (!cut && parallel.expert == 1)) return;
+  const bool is_split = parallel.pipeline > 1 || parallel.tensor > 1 || parallel.sequence > 1;
+  if (key == nullptr || (!is_split && parallel.expert == 1)) return;
   context.Refuse(Key(*key),
                  "is built for data-parallel ranks: leave zero_optimization.zenflow out, or "
                  "pipeline stages and tensor, sequence and expert ranks");
 }
 
-void ZenFlowOfDefaultsStaysOffWithoutHostOptimizer(RuleContext& context) {
+void DisableDefaultZenFlow(RuleContext& context) {
   if (FindZenFlow(context.values) != nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
     if (!key.starts_with(kSection) || !entry.given) continue;
@@ -90,7 +90,7 @@ void ZenFlowOfDefaultsStaysOffWithoutHostOptimizer(RuleContext& context) {
   }
 }
 
-void ZenFlowSelectsSomeColumns(RuleContext& context) {
+void CheckZenFlowSelection(RuleContext& context) {
   const Values& values = context.values;
   if (FindZenFlow(values) == nullptr) return;
   const Json ratio = values.Get(keys::kZeroOptimizationZenflowTopkRatio);
@@ -109,7 +109,7 @@ void ZenFlowSelectsSomeColumns(RuleContext& context) {
   }
 }
 
-void ZenFlowKeysTakeEffect(RuleContext& context) {
+void ReportIdleZenFlowKeys(RuleContext& context) {
   if (FindZenFlow(context.values) == nullptr) return;
   const auto warn = [&context](Key key, const std::string& because) {
     if (!context.IsChanged(key)) return;
@@ -125,34 +125,30 @@ void ZenFlowKeysTakeEffect(RuleContext& context) {
 }
 
 // Not checked for epochs, which are at least as long as any sensible interval.
-void ZenFlowUpdatesBeforeItSelects(RuleContext& context) {
+void CheckZenFlowIntervals(RuleContext& context) {
   const Json select = context.values.Get(kSelect), update = context.values.Get(kUpdate);
   if (!select.is_number() || !update.is_number() || select == 0 || select >= update) return;
   context.Refuse(kSelect, "must not be smaller than update_interval, " + update.dump());
 }
 
 constexpr Rule kRules[] = {
-    {"ZenFlowNeedsHostOptimizer",
-     {kDevice, kOverlapComm, keys::kOptimizerType},
-     ZenFlowNeedsHostOptimizer},
-    {"ZenFlowNeedsDataParallelRanks",
+    {"CheckZenFlowOffload", {kDevice, kOverlapComm, keys::kOptimizerType}, CheckZenFlowOffload},
+    {"CheckZenFlowRanks",
      {keys::kPipelineStages, keys::kTensorParallelAutotpSize, keys::kSequenceParallelSize,
       keys::kExpertParallelAutoepSize},
-     ZenFlowNeedsDataParallelRanks},
-    {"ZenFlowOfDefaultsStaysOffWithoutHostOptimizer",
-     {kDevice},
-     ZenFlowOfDefaultsStaysOffWithoutHostOptimizer},
-    {"ZenFlowSelectsSomeColumns", {kStrategy, kSelect}, ZenFlowSelectsSomeColumns},
-    {"ZenFlowKeysTakeEffect", {kUpdate, kStrategy}, ZenFlowKeysTakeEffect},
-    {"ZenFlowUpdatesBeforeItSelects", {kSelect, kUpdate}, ZenFlowUpdatesBeforeItSelects},
+     CheckZenFlowRanks},
+    {"DisableDefaultZenFlow", {kDevice}, DisableDefaultZenFlow},
+    {"CheckZenFlowSelection", {kStrategy, kSelect}, CheckZenFlowSelection},
+    {"ReportIdleZenFlowKeys", {kUpdate, kStrategy}, ReportIdleZenFlowKeys},
+    {"CheckZenFlowIntervals", {kSelect, kUpdate}, CheckZenFlowIntervals},
 };
 
 }  // namespace
 
 std::span<const Rule> ZenFlowRules() { return kRules; }
 
-bool ZenFlowLeavesOut(const Values& values, Key key) {
-  if (key == kComputeCores && !IsMeant(values, key)) return true;
+bool ZenFlowOmitsKey(const Values& values, Key key) {
+  if (key == kComputeCores && !IsChosen(values, key)) return true;
   return std::string_view(key).starts_with(kSection) && FindZenFlow(values) == nullptr;
 }
 
@@ -168,7 +164,7 @@ void FillZenFlow(const Values& values, DsConfig* config) {
       .full_warm_up_rounds = values.Get(keys::kZeroOptimizationZenflowFullWarmUpRounds),
       .overlap_step = values.Get(keys::kZeroOptimizationZenflowOverlapStep),
       .offload = values.Get(keys::kZeroOptimizationZenflowOffload)};
-  if (IsMeant(values, kComputeCores))
+  if (IsChosen(values, kComputeCores))
     zenflow.compute_cores = values.Get(kComputeCores).get<double>();
   if (epoch.is_number()) zenflow.steps_per_epoch = epoch.get<std::int64_t>();
   if (update.is_number()) zenflow.update_interval = update.get<std::int64_t>();

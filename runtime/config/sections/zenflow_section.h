@@ -10,7 +10,7 @@
 namespace ds::config {
 
 std::span<const Rule> ZenFlowRules();
-bool ZenFlowLeavesOut(const Values& values, Key key);
+bool ZenFlowOmitsKey(const Values& values, Key key);
 // Call it after FillZero. Requires values without errors.
 void FillZenFlow(const Values& values, DsConfig* config);
 

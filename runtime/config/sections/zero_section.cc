@@ -19,13 +19,13 @@ constexpr Key kOverlap = keys::kZeroOptimizationOverlapComm;
 constexpr Key kLoco[] = {keys::kZeroOptimizationZeroppLocoParamErrBeta,
                          keys::kZeroOptimizationZeroppLocoParamResetT};
 
-void OverlapFollowsTheStage(RuleContext& context) {
+void SetOverlapDefault(RuleContext& context) {
   if (!context.values.Get(kOverlap).is_null()) return;
   context.values.Derive(kOverlap, ZeroStage(context.values) == 3,
                         "derived from zero_optimization.stage");
 }
 
-void LoadingBesideComputingNeedsStage3(RuleContext& context) {
+void CheckOverlappedLoadingStage(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationPipelineLoadingCheckpoint;
   if (context.IsOn(kKey) && ZeroStage(context.values) != 3) {
     context.Refuse(kKey, "needs zero_optimization.stage 3");
@@ -33,12 +33,12 @@ void LoadingBesideComputingNeedsStage3(RuleContext& context) {
 }
 
 // DeepSpeed reads it at stage 3 only; here sharded state can use smaller groups at any stage.
-void MicsGroupsAreOfOneSize(RuleContext& context) {
+void CheckMicsGroupSize(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationMicsShardSize;
   const std::int64_t size = context.values.Get(kKey);
   if (size == -1) return;
   const std::optional<std::int64_t> ranks = StateRanks(context);
-  if (!ranks) return;  // DegreesDivideTheRanks
+  if (!ranks) return;  // CheckDegrees
   const int sequence = ReadParallel(context.values).sequence;
   if (ZeroStage(context.values) == 0) {
     context.issues.Warning(kKey, std::string(kKey) + " has no effect at ZeRO stage 0",
@@ -52,19 +52,19 @@ void MicsGroupsAreOfOneSize(RuleContext& context) {
   }
 }
 
-void SecondaryShardsAreOfOneSize(RuleContext& context) {
+void CheckSecondaryShardSize(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationZeroHpzPartitionSize;
   const std::int64_t size = context.values.Get(kKey);
   const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
   const std::optional<std::int64_t> all = StateRanks(context);
-  if (!all) return;  // DegreesDivideTheRanks
+  if (!all) return;  // CheckDegrees
   const std::int64_t ranks = mics > 0 ? mics : *all;
   if (ZeroStage(context.values) != 3 || size <= 1 || ranks % size == 0) return;
   context.Refuse(kKey, "must divide the number of ranks that share the state, " +
                            std::to_string(ranks) + ", and is " + std::to_string(size));
 }
 
-void LocoNeedsQuantizedGradients(RuleContext& context) {
+void CheckLocoQuantization(RuleContext& context) {
   if (context.IsOn(keys::kZeroOptimizationZeroQuantizedGradients)) return;
   for (const Key key : kLoco) {
     if (!context.IsChanged(key)) continue;
@@ -72,7 +72,7 @@ void LocoNeedsQuantizedGradients(RuleContext& context) {
   }
 }
 
-void ZeroPlusPlusNeedsStage3(RuleContext& context) {
+void CheckZeroPlusPlusStage(RuleContext& context) {
   if (ZeroStage(context.values) == 3) return;
   for (const Key key :
        {keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,
@@ -85,7 +85,7 @@ void ZeroPlusPlusNeedsStage3(RuleContext& context) {
 }
 
 // DeepSpeed checks this in the optimizer of stages 1 and 2, and there only with offload_optimizer.
-void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
+void CheckUnusedParametersStage(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationIgnoreUnusedParameters;
   if (context.values.Get(kKey) == true || ZeroStage(context.values) == 1 ||
       ZeroStage(context.values) == 2)
@@ -95,29 +95,27 @@ void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
   context.values.Derive(kKey, true, "derived from zero_optimization.stage");
 }
 
-void SequentialGatherPrefetchesNothing(RuleContext& context) {
+void DisableSequentialPrefetch(RuleContext& context) {
   if (!context.IsOn(keys::kZeroOptimizationStage3AllgatherSequential)) return;
   context.values.Derive(keys::kZeroOptimizationStage3PrefetchBucketSize, 1,
                         "derived from zero_optimization.stage3_allgather_sequential");
 }
 
 constexpr Rule kRules[] = {
-    {"OverlapFollowsTheStage", {kOverlap, kStage}, OverlapFollowsTheStage},
-    {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
-    {"MicsGroupsAreOfOneSize",
-     {keys::kZeroOptimizationMicsShardSize, kStage},
-     MicsGroupsAreOfOneSize},
-    {"SecondaryShardsAreOfOneSize",
+    {"SetOverlapDefault", {kOverlap, kStage}, SetOverlapDefault},
+    {"CheckOverlappedLoadingStage", {kStage}, CheckOverlappedLoadingStage},
+    {"CheckMicsGroupSize", {keys::kZeroOptimizationMicsShardSize, kStage}, CheckMicsGroupSize},
+    {"CheckSecondaryShardSize",
      {keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationMicsShardSize, kStage},
-     SecondaryShardsAreOfOneSize},
-    {"LocoNeedsQuantizedGradients",
+     CheckSecondaryShardSize},
+    {"CheckLocoQuantization",
      {keys::kZeroOptimizationZeroQuantizedGradients},
-     LocoNeedsQuantizedGradients},
-    {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
-    {"UnusedParametersAreLookedForInStages1And2",
+     CheckLocoQuantization},
+    {"CheckZeroPlusPlusStage", {kStage}, CheckZeroPlusPlusStage},
+    {"CheckUnusedParametersStage",
      {keys::kZeroOptimizationIgnoreUnusedParameters, kStage},
-     UnusedParametersAreLookedForInStages1And2},
-    {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
+     CheckUnusedParametersStage},
+    {"DisableSequentialPrefetch", {}, DisableSequentialPrefetch},
 };
 
 // The presence of the section switches it on, with any values.
@@ -145,7 +143,7 @@ constexpr Key kMics[] = {keys::kZeroOptimizationMicsShardSize,
                          keys::kZeroOptimizationMicsHierarchicalParamsGather};
 
 std::optional<std::int64_t> ReadBudget(const Values& values, Key key) {
-  if (!IsMeant(values, key)) return std::nullopt;
+  if (!IsChosen(values, key)) return std::nullopt;
   return values.Get(key).get<std::int64_t>();
 }
 
@@ -153,17 +151,17 @@ std::optional<std::int64_t> ReadBudget(const Values& values, Key key) {
 
 std::span<const Rule> ZeroRules() { return kRules; }
 
-bool IsMeant(const Values& values, Key key) {
+bool IsChosen(const Values& values, Key key) {
   return values.IsGiven(key) || !IsDefault(*FindSetting(key), values.Get(key));
 }
 
-bool ZeroLeavesOut(const Values& values, Key key) {
+bool ZeroOmitsKey(const Values& values, Key key) {
   const bool is_loco = key == kLoco[0] || key == kLoco[1];
   const bool has_own_default =
       std::find(std::begin(kOwnDefaults), std::end(kOwnDefaults), key) != std::end(kOwnDefaults);
   const bool is_mics = std::find(std::begin(kMics), std::end(kMics), key) != std::end(kMics);
   return key == keys::kZeroOptimizationGradHooks || (is_loco && !HasLoco(values)) ||
-         (has_own_default && !IsMeant(values, key)) ||
+         (has_own_default && !IsChosen(values, key)) ||
          (is_mics && IsDefault(*FindSetting(key), values.Get(key)));
 }
 

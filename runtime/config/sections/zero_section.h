@@ -13,13 +13,13 @@ namespace ds::config {
 std::span<const Rule> ZeroRules();
 // Returns true if a resolved config must omit the key: DeepSpeed 0.19.8 rejects it, or its presence
 // changes something.
-bool ZeroLeavesOut(const Values& values, Key key);
+bool ZeroOmitsKey(const Values& values, Key key);
 // Requires values without errors.
 void FillZero(const Values& values, DsConfig* config);
 
 // Returns true if the key is written out, or if its value differs from the registry's default. For
 // keys with a default of the runtime's own: only then is the key's value used.
-bool IsMeant(const Values& values, Key key);
+bool IsChosen(const Values& values, Key key);
 
 // Returns the stage in force.
 std::int64_t ZeroStage(const Values& values);

@@ -92,7 +92,7 @@ class TrainLoop {
   // Returns the reason to end the run here, before its total; "" if there is none. Collective.
   std::string FindEarlyEnd();
   bool IsOutOfPatience() const {
-    return options_.patience > 0 && options_.best->evaluations_since() >= options_.patience;
+    return options_.timeout > 0 && options_.best->evaluations_since() >= options_.timeout;
   }
   bool IsOutOfTime() const;
   // Returns whether a checkpoint is due after this step, apart from the best evaluation's.

@@ -13,7 +13,7 @@ namespace ds::models {
 
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
                                       const ModelRanks& ranks,
-                                      const std::optional<StagePart>& part) {
+                                      const std::optional<StageBlocks>& part) {
   const auto plan =
       TensorPlan::Create(config.decoder, ranks.tensor.rank(), ranks.tensor.size()).value();
   DecoderSlice slice{

@@ -16,9 +16,9 @@ namespace ds::models {
 // The groups of ranks that hold one model together. Tensor and sequence ranks process the same
 // samples; expert ranks process different ones.
 struct ModelRanks {
-  tensor_parallel::Group tensor = {};      // each rank has a slice of the weights
-  sequence_parallel::Group sequence = {};  // each rank has a part of the tokens
-  moe::ExpertGroup experts = {};           // each rank has full experts of every layer
+  tensor_parallel::TensorGroup tensor = {};        // each rank has a slice of the weights
+  sequence_parallel::SequenceGroup sequence = {};  // each rank has a part of the tokens
+  moe::ExpertGroup experts = {};                   // each rank has full experts of every layer
 };
 
 // Returns the model with unmaterialised parameters under Hugging Face names. `options` gives their
@@ -31,6 +31,6 @@ struct ModelRanks {
 // and the last block.
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
                                       const ModelRanks& ranks = {},
-                                      const std::optional<StagePart>& part = {});
+                                      const std::optional<StageBlocks>& part = {});
 
 }  // namespace ds::models

@@ -9,7 +9,7 @@
 #include "runtime/models/layers/attention.h"
 #include "runtime/models/layers/key_value_cache.h"
 #include "runtime/models/layers/shared_products.h"
-#include "runtime/parallel/sequence/portion_attention.h"
+#include "runtime/parallel/sequence/chunked_attention.h"
 #include "runtime/parallel/sequence/ring_attention.h"
 
 namespace ds::models {
@@ -59,7 +59,7 @@ void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& 
   const WeightNames& names = spec.names;
   const WeightLayout layout = spec.weights_are_in_out ? WeightLayout::kInOut : WeightLayout::kOutIn;
   const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias,
-                       const tensor_parallel::Group& add_up = {}) {
+                       const tensor_parallel::TensorGroup& add_up = {}) {
     const Product::Shape shape{
         .in = in, .out = out, .bias = bias, .layout = layout, .add_up = add_up};
     return RegisterAt(layer, {names.attention, name}, MakeProduct(shape, options));
@@ -81,14 +81,15 @@ void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& 
 void DecoderAttention::AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
                                 const at::TensorOptions& options) {
   if (query_key_norm_ == QueryKeyNorm::kNone) return;
-  const auto add = [&](const char* name, std::int64_t heads, const tensor_parallel::Group& users) {
+  const auto add = [&](const char* name, std::int64_t heads,
+                       const tensor_parallel::TensorGroup& users) {
     const std::int64_t normed = query_key_norm_ == QueryKeyNorm::kPerHead ? 1 : heads;
     return RegisterAt(layer, {spec.names.attention, name},
                       MakeNorm(spec, normed * head_width_, options, users));
   };
   query_norm_ = add(spec.names.query_norm, heads_, group_);
   // If every rank has all keys, all ranks normalise the same values.
-  const tensor_parallel::Group alone;
+  const tensor_parallel::TensorGroup alone;
   key_norm_ = add(spec.names.key_norm, kv_heads_, copied_head_ ? alone : group_);
 }
 
@@ -113,14 +114,14 @@ at::Tensor DecoderAttention::ChooseHead(const at::Tensor& heads) const {
 }
 
 std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x,
-                                                         const RandomPlace& place) const {
+                                                         const RandomPosition& origin) const {
   std::vector<const Product*> products{&*query_};
   // Results that every rank computes are shared after the products, not before.
   if (!copied_head_) products.insert(products.end(), {&*key_, &*value_});
-  const auto shared = ShareAmongProducts(x, products, group_, "attention", &place);
-  at::Tensor query = shared[0], key = copied_head_ ? key_->forward(x, &place) : shared[1];
-  const at::Tensor value = copied_head_ ? value_->forward(x, &place) : shared[2];
-  if (query_key_norm_ == QueryKeyNorm::kWhole) {
+  const auto shared = ShareAmongProducts(x, products, group_, "attention", &origin);
+  at::Tensor query = shared[0], key = copied_head_ ? key_->forward(x, &origin) : shared[1];
+  const at::Tensor value = copied_head_ ? value_->forward(x, &origin) : shared[2];
+  if (query_key_norm_ == QueryKeyNorm::kFullWidth) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
   }
@@ -129,12 +130,12 @@ std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x,
 }
 
 std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x,
-                                                    const RandomPlace& place) const {
-  if (latent_) return latent_->forward(x, place);
+                                                    const RandomPosition& origin) const {
+  if (latent_) return latent_->forward(x, origin);
   auto [query, key, value] =
       layout_ == QkvLayout::kApart
-          ? ProjectApart(x, place)
-          : SplitFused(ShareAmongProducts(x, {&*qkv_}, group_, "attention", &place)[0]);
+          ? ProjectApart(x, origin)
+          : SplitFused(ShareAmongProducts(x, {&*qkv_}, group_, "attention", &origin)[0]);
   if (query_key_norm_ == QueryKeyNorm::kPerHead) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
@@ -142,13 +143,13 @@ std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x,
   return {query, ChooseHead(key), ChooseHead(value)};
 }
 
-std::array<at::Tensor, 3> DecoderAttention::Place(const std::array<at::Tensor, 3>& projected,
-                                                  const Bundle& bundle) const {
+std::array<at::Tensor, 3> DecoderAttention::RotateAndCache(
+    const std::array<at::Tensor, 3>& projected, const Bundle& bundle) const {
   at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
   const at::Tensor v = projected[2].transpose(1, 2);
   if (angles_) {
-    q = angles_->Turn(q, bundle.batch, bundle.longest_document);
-    k = angles_->Turn(k, bundle.batch, bundle.longest_document);
+    q = angles_->Rotate(q, bundle.batch, bundle.longest_document);
+    k = angles_->Rotate(k, bundle.batch, bundle.longest_document);
   }
   if (bundle.cache == nullptr) return {q, k, v};
   TORCH_CHECK(sequence_.size() == 1, "a cache holds full samples, not those of sequence ranks");
@@ -172,11 +173,11 @@ at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v
   q = ToOwnHeads(q, shares_.queries);
   k = ToOwnHeads(k, shares_.keys);
   v = ToOwnHeads(v, shares_.keys);
-  RandomPlace own_heads = bundle.random;
+  RandomPosition own_heads = bundle.random;
   own_heads.first_head += first_head_;
   own_heads.first_position = 0;
   const DropoutDraw of_weights{
-      .probability = dropout, .place = own_heads, .site = DropoutSite::kAttention};
+      .probability = dropout, .origin = own_heads, .site = DropoutSite::kAttention};
   const at::Tensor mixed = CausalAttention(q, k, v,
                                            {.scale = scale_,
                                             .bias = FindBias(bundle, q),
@@ -198,14 +199,14 @@ sequence_parallel::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle
     };
   }
   if (dropout > 0.0) {
-    RandomPlace place = bundle.random.StandingAt(0);
-    place.first_head += first_head_;
+    RandomPosition origin = bundle.random.StandingAt(0);
+    origin.first_head += first_head_;
     // A row's draws start at its first key.
-    rule.factors = [place, dropout, samples = q.size(0), heads = own_heads_,
+    rule.factors = [origin, dropout, samples = q.size(0), heads = own_heads_,
                     options = at::TensorOptions(at::kFloat).device(q.device())](TokenRange queries,
                                                                                 TokenRange keys) {
       const DropoutDraw draw{.probability = dropout,
-                             .place = place.StandingAt(queries.first),
+                             .origin = origin.StandingAt(queries.first),
                              .site = DropoutSite::kAttention};
       return DropoutFactors({samples, heads, queries.count, keys.end()}, draw, options)
           .narrow(3, keys.first, keys.count);
@@ -227,7 +228,7 @@ at::Tensor PadValues(const at::Tensor& values, const at::Tensor& keys) {
 at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const Bundle& bundle,
                                        double dropout) const {
-  const activation::ForwardPart part =
+  const activation::RecomputedForward part =
       [ring = sequence_, rule = MakeRule(bundle, q, dropout)](const activation::Tensors& qkv) {
         const at::Tensor mixed =
             sequence_parallel::RingAttention(ring, qkv[0], qkv[1], PadValues(qkv[2], qkv[1]), rule);
@@ -240,34 +241,34 @@ at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
   return mixed.transpose(1, 2).flatten(/*start_dim=*/2);
 }
 
-sequence_parallel::PortionParts DecoderAttention::MakePortionParts(const Bundle& bundle,
-                                                                   std::int64_t tokens,
-                                                                   bool trains) const {
-  using sequence_parallel::Portion;
+sequence_parallel::ChunkFunctions DecoderAttention::MakeChunkFunctions(const Bundle& bundle,
+                                                                       std::int64_t tokens,
+                                                                       bool trains) const {
+  using sequence_parallel::SequenceChunk;
   const Batch batch = bundle.batch;
-  const auto place_of = [random = bundle.random](const Portion& portion) {
-    return random.StandingAt(random.PositionOf(portion.own.first));
+  const auto position_of = [random = bundle.random](const SequenceChunk& chunk) {
+    return random.StandingAt(random.PositionOf(chunk.own.first));
   };
   const std::int64_t longest = bundle.longest_document;
-  sequence_parallel::PortionParts parts;
-  parts.project = [=, this](const at::Tensor& x, const Portion& portion) {
-    const auto projected = Project(x, place_of(portion));
+  sequence_parallel::ChunkFunctions parts;
+  parts.project = [=, this](const at::Tensor& x, const SequenceChunk& chunk) {
+    const auto projected = Project(x, position_of(chunk));
     at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
     if (angles_) {
-      q = angles_->Turn(q, batch, longest, portion.own.first, tokens);
-      k = angles_->Turn(k, batch, longest, portion.own.first, tokens);
+      q = angles_->Rotate(q, batch, longest, chunk.own.first, tokens);
+      k = angles_->Rotate(k, batch, longest, chunk.own.first, tokens);
     }
     const at::Tensor v = PadValues(projected[2].transpose(1, 2), k);
     return sequence_parallel::Qkv{ToOwnHeads(q, shares_.queries), ToOwnHeads(k, shares_.keys),
                                   ToOwnHeads(v, shares_.keys)};
   };
-  parts.finish = [=, this](const at::Tensor& mixed, const Portion& portion) {
+  parts.finish = [=, this](const at::Tensor& mixed, const SequenceChunk& chunk) {
     const at::Tensor rows =
         mixed.narrow(3, 0, value_width_).transpose(1, 2).flatten(/*start_dim=*/2);
     const DropoutDraw draw{.probability = trains ? residual_dropout_ : 0.0,
-                           .place = place_of(portion),
+                           .origin = position_of(chunk),
                            .site = DropoutSite::kAttentionOutput};
-    return Dropout(output_->forward(sequence_.HeadsToTokens(rows, shares_.queries), &draw.place),
+    return Dropout(output_->forward(sequence_.HeadsToTokens(rows, shares_.queries), &draw.origin),
                    draw);
   };
   return parts;
@@ -283,40 +284,40 @@ bool HasTrainedParameters(const torch::nn::Module& module) {
 
 }  // namespace
 
-at::Tensor DecoderAttention::AttendInPortions(const at::Tensor& x, const Bundle& bundle,
-                                              bool trains) const {
+at::Tensor DecoderAttention::AttendInChunks(const at::Tensor& x, const Bundle& bundle,
+                                            bool trains) const {
   const std::int64_t tokens = x.size(1);
-  const auto portions = sequence_parallel::ListPortions(tokens * sequence_.size(),
-                                                        sequence_.portion(), sequence_.size());
-  const auto parts = MakePortionParts(bundle, tokens, trains);
+  const auto chunks =
+      sequence_parallel::ListChunks(tokens * sequence_.size(), sequence_.chunk(), sequence_.size());
+  const auto parts = MakeChunkFunctions(bundle, tokens, trains);
   const auto rule = MakeRule(bundle, x, trains ? attention_dropout_ : 0.0);
-  const auto options =
-      sequence_parallel::PortionOptions{.trains = HasTrainedParameters(*layer_module_),
-                                        .keeper = bundle.keeper,
-                                        .looks_at = FindSharedDocuments(bundle.batch, portions)};
+  const auto options = sequence_parallel::ChunkedAttentionOptions{
+      .trains = HasTrainedParameters(*layer_module_),
+      .keeper = bundle.keeper,
+      .looks_at = FindSharedDocuments(bundle.batch, chunks)};
   if (!bundle.recompute_attention) {
-    return sequence_parallel::AttendInPortions(x, portions, parts, rule, options);
+    return sequence_parallel::AttendInChunks(x, chunks, parts, rule, options);
   }
   activation::RecomputeOptions again = *bundle.recompute_attention;
   again.trains = options.trains;
-  const activation::ForwardPart part = [=](const activation::Tensors& given) {
+  const activation::RecomputedForward part = [=](const activation::Tensors& given) {
     return activation::Tensors{
-        sequence_parallel::AttendInPortions(given[0], portions, parts, rule, options)};
+        sequence_parallel::AttendInChunks(given[0], chunks, parts, rule, options)};
   };
   return activation::Recompute(part, {x}, again)[0];
 }
 
 at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  const bool in_portions = sequence_.portion() > 0 && bundle.cache == nullptr &&
-                           x.size(1) * sequence_.size() > sequence_.portion();
-  if (in_portions) return AttendInPortions(x, bundle, trains);
-  const auto [q, k, v] = Place(Project(x, bundle.random), bundle);
+  const bool in_chunks = sequence_.chunk() > 0 && bundle.cache == nullptr &&
+                         x.size(1) * sequence_.size() > sequence_.chunk();
+  if (in_chunks) return AttendInChunks(x, bundle, trains);
+  const auto [q, k, v] = RotateAndCache(Project(x, bundle.random), bundle);
   const double dropout = trains ? attention_dropout_ : 0.0;
   const at::Tensor mixed = sequence_.is_ring() ? MixInRing(q, k, v, bundle, dropout)
                                                : MixByHeads(q, k, v, bundle, dropout);
   return Dropout(output_->forward(mixed, &bundle.random),
                  {.probability = trains ? residual_dropout_ : 0.0,
-                  .place = bundle.random,
+                  .origin = bundle.random,
                   .site = DropoutSite::kAttentionOutput});
 }
 
@@ -333,7 +334,7 @@ at::Tensor SplitPairs(const at::Tensor& x) {
 }  // namespace
 
 LatentProjection::LatentProjection(torch::nn::Module& layer, const DecoderSpec& spec,
-                                   const tensor_parallel::Group& ranks,
+                                   const tensor_parallel::TensorGroup& ranks,
                                    const at::TensorOptions& options)
     : ranks_(ranks),
       heads_(spec.heads),
@@ -363,20 +364,21 @@ LatentProjection::LatentProjection(torch::nn::Module& layer, const DecoderSpec& 
   wide_ = add(names.latent_wide, latent_width_, heads_ * (still_ + value_width_), /*bias=*/false);
 }
 
-at::Tensor LatentProjection::TurnedFirst(const at::Tensor& heads) const {
+at::Tensor LatentProjection::MoveRotatedFirst(const at::Tensor& heads) const {
   return at::cat({SplitPairs(heads.narrow(-1, still_, turned_)), heads.narrow(-1, 0, still_)}, -1);
 }
 
 std::array<at::Tensor, 3> LatentProjection::forward(const at::Tensor& x,
-                                                    const RandomPlace& place) const {
+                                                    const RandomPosition& origin) const {
   const std::int64_t samples = x.size(0), tokens = x.size(1);
   const at::Tensor narrow =
-      query_latent_ ? query_norm_->forward(query_latent_->forward(x, &place)) : x;
-  const at::Tensor query = TurnedFirst(query_->forward(ranks_.Share(narrow, "queries"), &place)
-                                           .view({samples, tokens, heads_, still_ + turned_}));
-  const at::Tensor row = latent_->forward(x, &place);
+      query_latent_ ? query_norm_->forward(query_latent_->forward(x, &origin)) : x;
+  const at::Tensor query =
+      MoveRotatedFirst(query_->forward(ranks_.Share(narrow, "queries"), &origin)
+                           .view({samples, tokens, heads_, still_ + turned_}));
+  const at::Tensor row = latent_->forward(x, &origin);
   const at::Tensor latent = norm_->forward(row.narrow(-1, 0, latent_width_).contiguous());
-  const at::Tensor wide = wide_->forward(ranks_.Share(latent, "keys and values"), &place)
+  const at::Tensor wide = wide_->forward(ranks_.Share(latent, "keys and values"), &origin)
                               .view({samples, tokens, heads_, still_ + value_width_});
   const at::Tensor turned = ranks_.Share(row.narrow(-1, latent_width_, turned_), "turned keys");
   const at::Tensor common =

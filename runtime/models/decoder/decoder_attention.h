@@ -16,8 +16,8 @@
 #include "runtime/models/layers/layers.h"
 #include "runtime/models/layers/norms.h"
 #include "runtime/models/layers/rotary.h"
-#include "runtime/models/layers/token_places.h"
-#include "runtime/parallel/sequence/portion_attention.h"
+#include "runtime/models/layers/token_positions.h"
+#include "runtime/parallel/sequence/chunked_attention.h"
 #include "runtime/parallel/tensor/group.h"
 #include "runtime/plan/model/decoder_spec.h"
 
@@ -41,17 +41,17 @@ class LatentProjection {
   // Registers its submodules in `layer`, under the path of its attention. `spec` has the heads of
   // one of the `ranks`.
   LatentProjection(torch::nn::Module& layer, const DecoderSpec& spec,
-                   const tensor_parallel::Group& ranks, const at::TensorOptions& options);
+                   const tensor_parallel::TensorGroup& ranks, const at::TensorOptions& options);
 
   // x [B, S, width]. Returns queries and keys [B, S, heads, head width] and values [B, S, heads,
   // value width].
-  std::array<at::Tensor, 3> forward(const at::Tensor& x, const RandomPlace& place) const;
+  std::array<at::Tensor, 3> forward(const at::Tensor& x, const RandomPosition& origin) const;
 
  private:
   // Moves the last `turned` elements of each head to the front, paired as in rotary.h.
-  at::Tensor TurnedFirst(const at::Tensor& heads) const;
+  at::Tensor MoveRotatedFirst(const at::Tensor& heads) const;
 
-  tensor_parallel::Group ranks_;
+  tensor_parallel::TensorGroup ranks_;
   std::int64_t heads_, latent_width_, turned_, still_, value_width_;
   std::shared_ptr<Product> query_;         // from x, or from query_latent_'s narrow row
   std::shared_ptr<Product> query_latent_;  // null if there is none
@@ -86,17 +86,17 @@ class DecoderAttention {
                 const at::TensorOptions& options);
   // Returns normalised queries, keys and values of this rank's heads, [B, S, heads, head width]
   // each.
-  std::array<at::Tensor, 3> Project(const at::Tensor& x, const RandomPlace& place) const;
-  std::array<at::Tensor, 3> ProjectApart(const at::Tensor& x, const RandomPlace& place) const;
+  std::array<at::Tensor, 3> Project(const at::Tensor& x, const RandomPosition& origin) const;
+  std::array<at::Tensor, 3> ProjectApart(const at::Tensor& x, const RandomPosition& origin) const;
   std::array<at::Tensor, 3> SplitFused(const at::Tensor& fused) const;
   // Applies rotary embedding to queries and keys. Returns queries, keys and values as [B, heads, S,
   // head width]; with a cache, keys and values include the cached ones.
-  std::array<at::Tensor, 3> Place(const std::array<at::Tensor, 3>& projected,
-                                  const Bundle& bundle) const;
+  std::array<at::Tensor, 3> RotateAndCache(const std::array<at::Tensor, 3>& projected,
+                                           const Bundle& bundle) const;
   at::Tensor FindBias(const Bundle& bundle, const at::Tensor& q) const;
   // Attention over all tokens for this rank's heads (MixByHeads), or of this rank's tokens for all
-  // heads (MixInRing). Takes queries, keys and values as Place returns them. Returns [B, own
-  // tokens, heads * head width].
+  // heads (MixInRing). Takes queries, keys and values as RotateAndCache returns them. Returns [B,
+  // own tokens, heads * head width].
   at::Tensor MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v, const Bundle& bundle,
                         double dropout) const;
   at::Tensor MixInRing(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -108,18 +108,18 @@ class DecoderAttention {
   // `like` gives the device and the number of samples.
   sequence_parallel::AttentionRule MakeRule(const Bundle& bundle, const at::Tensor& like,
                                             double dropout) const;
-  // Computes all of it in portions (FPDT chunks) of a sample
-  // (parallel/sequence/portion_attention.h).
-  at::Tensor AttendInPortions(const at::Tensor& x, const Bundle& bundle, bool trains) const;
+  // Computes all of it in chunks (FPDT) of a sample
+  // (parallel/sequence/chunked_attention.h).
+  at::Tensor AttendInChunks(const at::Tensor& x, const Bundle& bundle, bool trains) const;
   // `tokens` is the number of tokens that this rank has of each sample.
-  sequence_parallel::PortionParts MakePortionParts(const Bundle& bundle, std::int64_t tokens,
-                                                   bool trains) const;
+  sequence_parallel::ChunkFunctions MakeChunkFunctions(const Bundle& bundle, std::int64_t tokens,
+                                                       bool trains) const;
   // Selects the key or value head that this rank uses if every rank computes all heads.
   at::Tensor ChooseHead(const at::Tensor& heads) const;
 
   const torch::nn::Module* layer_module_;  // the layer that owns this object
-  tensor_parallel::Group group_;
-  sequence_parallel::Group sequence_;
+  tensor_parallel::TensorGroup group_;
+  sequence_parallel::SequenceGroup sequence_;
   sequence_parallel::HeadShares shares_;
   std::optional<std::int64_t> copied_head_;  // TensorPlan's
   std::int64_t first_head_;  // index in the model of the first head that attention is computed for

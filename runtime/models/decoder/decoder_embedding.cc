@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/models/decoder/lm_head.h"
-#include "runtime/models/layers/token_places.h"
+#include "runtime/models/layers/token_positions.h"
 
 namespace ds::models {
 
@@ -20,7 +20,7 @@ std::shared_ptr<Embedding> MakeTokenTable(const DecoderSlice& slice,
                                .padding = spec.padding_token,
                                .group = slice.group,
                                .first_row = slice.plan->vocabulary().first,
-                               .all_rows = slice.plan->whole_vocabulary()};
+                               .all_rows = slice.plan->full_vocabulary()};
   return std::make_shared<Embedding>(shape, options);
 }
 
@@ -51,7 +51,7 @@ DecoderEmbedding::DecoderEmbedding(const DecoderSlice& slice, const at::TensorOp
   }
 }
 
-void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
+void KeepOwnTokens(const sequence_parallel::SequenceGroup& sequence, Bundle* bundle) {
   if (sequence.size() == 1) return;
   Batch& batch = bundle->batch;
   const at::Tensor tokens = bundle->tensor("tokens");
@@ -63,14 +63,14 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
     batch["positions"] = FindPositions(batch).expand_as(tokens);
   }
   const auto ranges = sequence_parallel::FindTokens(sequence.kind(), all, sequence.rank(),
-                                                    sequence.size(), sequence.portion());
+                                                    sequence.size(), sequence.chunk());
   for (auto& [name, tensor] : batch) {
     if (name == "documents") continue;  // used only by attention, which covers all tokens
     std::vector<at::Tensor> parts;
     for (const auto& range : ranges) parts.push_back(tensor.narrow(1, range.first, range.count));
     tensor = at::cat(parts, /*dim=*/1);
   }
-  RandomPlace& random = bundle->random;
+  RandomPosition& random = bundle->random;
   const std::int64_t sample = random.first_position;
   random.first_position = sample + ranges.front().first;
   if (ranges.size() == 1) return;
@@ -85,8 +85,9 @@ at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const Bundle& bundle
   const std::int64_t tokens =
       bundle.longest_sample > 0 ? bundle.longest_sample : x.size(1) * sequence_.size();
   const double range = noise_alpha_ / std::sqrt(static_cast<double>(tokens * x.size(2)));
-  return x + UniformNoise(x.sizes(), {.place = bundle.random, .site = DropoutSite::kEmbeddingNoise},
-                          range, x.options());
+  return x + UniformNoise(x.sizes(),
+                          {.origin = bundle.random, .site = DropoutSite::kEmbeddingNoise}, range,
+                          x.options());
 }
 
 Bundle DecoderEmbedding::forward(Bundle bundle) {
@@ -99,7 +100,7 @@ Bundle DecoderEmbedding::forward(Bundle bundle) {
   if (positions_) x = x + positions_->forward(FindPositions(bundle.batch) + first_position_);
   if (norm_) x = norm_->forward(x);
   bundle.hidden = Dropout(x, {.probability = is_training() ? dropout_ : 0.0,
-                              .place = bundle.random,
+                              .origin = bundle.random,
                               .site = DropoutSite::kEmbedding});
   return bundle;
 }

@@ -22,7 +22,7 @@ FirstValue::Zeros FindPaddingZeros(const DecoderSpec& spec);
 // bundle. At the start of a pipeline stage the batch holds full samples; therefore each block calls
 // this. Does nothing if hidden states and batch already have the same number of tokens. "documents"
 // stays complete because attention needs the documents of all tokens.
-void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle);
+void KeepOwnTokens(const sequence_parallel::SequenceGroup& sequence, Bundle* bundle);
 
 // Embedding tables of tokens and, if the model learns them, of positions.
 class DecoderEmbedding : public FamilyBlock {
@@ -45,7 +45,7 @@ class DecoderEmbedding : public FamilyBlock {
  private:
   at::Tensor MakeNoisy(const at::Tensor& x, const Bundle& bundle) const;
 
-  sequence_parallel::Group sequence_;
+  sequence_parallel::SequenceGroup sequence_;
   std::string tokens_name_;
   FirstValue::Zeros padding_;
   double scale_;

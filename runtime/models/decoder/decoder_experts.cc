@@ -49,7 +49,7 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
             .normalises = slice.spec().normalises_routes,
             .scale = slice.spec().route_scale,
             .groups = slice.spec().route_groups,
-            .kept_groups = slice.spec().kept_route_groups},
+            .topk_groups = slice.spec().topk_route_groups},
       gate_(slice.spec().expert_gate),
       activation_(slice.spec().activation),
       shared_mix_(slice.spec().shared_expert_mix) {
@@ -82,7 +82,8 @@ void DecoderExperts::AddShared(torch::nn::Module& layer, const DecoderSlice& sli
   const WeightNames& names = spec.names;
   const std::string shared = std::string(names.mlp) + "." + names.shared_expert;
   shared_ = std::make_unique<DecoderMlp>(
-      layer, slice, options, DecoderMlp::Part{.path = shared, .width = spec.shared_expert_width});
+      layer, slice, options,
+      DecoderMlp::MlpVariant{.path = shared, .width = spec.shared_expert_width});
   if (shared_mix_ == SharedExpertMix::kAdded) return;
   const bool weights_both = shared_mix_ == SharedExpertMix::kWeighted;
   const Product::Shape shape{.in = spec.width, .out = weights_both ? 2 : 1, .bias = weights_both};

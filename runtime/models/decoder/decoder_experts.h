@@ -60,7 +60,7 @@ class DecoderExperts {
   // Takes rows sorted by this rank's experts, with counts[i] rows for expert i.
   at::Tensor RunExperts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const;
 
-  tensor_parallel::Group group_;
+  tensor_parallel::TensorGroup group_;
   moe::ExpertGroup ranks_;  // the ranks that share the experts
   std::int64_t expert_count_;
   moe::RouteRule rule_;

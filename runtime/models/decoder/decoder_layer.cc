@@ -14,7 +14,7 @@ DecoderLayer::DecoderLayer(const DecoderSlice& slice, std::int64_t index,
                       std::to_string(index),
                   DescribeInit(slice.spec()), slice),
       sequence_(slice.sequence),
-      place_(slice.spec().norm_place),
+      norm_position_(slice.spec().norm_position),
       residual_(slice.spec().residual) {
   AddParts(slice, index, tables, options);
 }
@@ -27,13 +27,15 @@ void DecoderLayer::AddParts(const DecoderSlice& slice, std::int64_t index,
   const auto add_norm = [&](const char* name) {
     return RegisterAt(*this, {name}, MakeNorm(spec, spec.width, options));
   };
-  const bool before = place_ == NormPlace::kBefore || place_ == NormPlace::kAround;
-  const bool behind = place_ == NormPlace::kBehind || place_ == NormPlace::kAround;
-  const bool behind_sum = place_ == NormPlace::kBehindSum;
+  const bool before =
+      norm_position_ == NormPosition::kBefore || norm_position_ == NormPosition::kAround;
+  const bool after =
+      norm_position_ == NormPosition::kAfter || norm_position_ == NormPosition::kAround;
+  const bool after_sum = norm_position_ == NormPosition::kAfterSum;
   if (before) attention_norms_.before = add_norm(names.attention_norm);
   attention_ = std::make_unique<DecoderAttention>(*this, slice, index, tables, options);
-  if (behind) attention_norms_.behind = add_norm(names.attention_norm_behind);
-  if (behind_sum) attention_norms_.behind = add_norm(names.attention_norm);
+  if (after) attention_norms_.after = add_norm(names.attention_norm_after);
+  if (after_sum) attention_norms_.after = add_norm(names.attention_norm);
   if (before && residual_ != Residual::kParallelOneNorm) {
     mlp_norms_.before = add_norm(names.mlp_norm);
   }
@@ -42,15 +44,15 @@ void DecoderLayer::AddParts(const DecoderSlice& slice, std::int64_t index,
   } else {
     mlp_ = std::make_unique<DecoderMlp>(*this, slice, options);
   }
-  if (behind) mlp_norms_.behind = add_norm(names.mlp_norm_behind);
-  if (behind_sum) mlp_norms_.behind = add_norm(names.mlp_norm);
+  if (after) mlp_norms_.after = add_norm(names.mlp_norm_after);
+  if (after_sum) mlp_norms_.after = add_norm(names.mlp_norm);
 }
 
 template <typename Part>
 at::Tensor DecoderLayer::Add(const Norms& norms, const at::Tensor& x, const Part& part) const {
-  if (place_ == NormPlace::kBehindSum) return norms.behind->forward(x + part(x));
+  if (norm_position_ == NormPosition::kAfterSum) return norms.after->forward(x + part(x));
   const at::Tensor added = part(norms.before ? norms.before->forward(x) : x);
-  return x + (norms.behind ? norms.behind->forward(added) : added);
+  return x + (norms.after ? norms.after->forward(added) : added);
 }
 
 Bundle DecoderLayer::forward(Bundle bundle) {
@@ -61,8 +63,8 @@ Bundle DecoderLayer::forward(Bundle bundle) {
   const at::Tensor chosen =
       ChooseTokens(bundle.hidden.size(0), tokens, kept, bundle.random, bundle.hidden.device());
   Bundle seen = Run(KeepTokens(bundle, chosen));
-  const at::Tensor places = chosen.unsqueeze(-1).expand({-1, -1, seen.hidden.size(2)});
-  bundle.hidden = bundle.hidden.scatter(1, places, seen.hidden);
+  const at::Tensor positions = chosen.unsqueeze(-1).expand({-1, -1, seen.hidden.size(2)});
+  bundle.hidden = bundle.hidden.scatter(1, positions, seen.hidden);
   bundle.extras = std::move(seen.extras);  // expert loads
   return bundle;
 }
@@ -76,7 +78,7 @@ Bundle DecoderLayer::Run(Bundle bundle) const {
                 : experts_->forward(x, &bundle, is_training());
   };
   const at::Tensor x = bundle.hidden;
-  if (residual_ == Residual::kInTurn) {
+  if (residual_ == Residual::kSequential) {
     bundle.hidden = Add(mlp_norms_, Add(attention_norms_, x, attend), feed);
     return bundle;
   }

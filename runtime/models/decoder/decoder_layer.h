@@ -31,7 +31,7 @@ class DecoderLayer : public FamilyBlock {
  private:
   // The norms before and after attention or MLP; null if there is none.
   struct Norms {
-    std::shared_ptr<Norm> before, behind;
+    std::shared_ptr<Norm> before, after;
   };
   // Runs the layer on all tokens in the bundle.
   Bundle Run(Bundle bundle) const;
@@ -41,8 +41,8 @@ class DecoderLayer : public FamilyBlock {
   template <typename Part>
   at::Tensor Add(const Norms& norms, const at::Tensor& x, const Part& part) const;
 
-  sequence_parallel::Group sequence_;
-  NormPlace place_;
+  sequence_parallel::SequenceGroup sequence_;
+  NormPosition norm_position_;
   Residual residual_;
   Norms attention_norms_, mlp_norms_;
   std::unique_ptr<DecoderAttention> attention_;

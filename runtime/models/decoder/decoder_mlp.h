@@ -16,24 +16,24 @@ namespace ds::models {
 class DecoderMlp {
  public:
   // The MLP's path in the layer and its intermediate width.
-  struct Part {
+  struct MlpVariant {
     std::string path;
     std::int64_t width = 0;
   };
   // Registers its submodules in `layer`.
   DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice, const at::TensorOptions& options);
   DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice, const at::TensorOptions& options,
-             const Part& part);
+             const MlpVariant& part);
 
   // [B, S, width] -> [B, S, width]. Applies dropout if `trains`.
   at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
 
  private:
-  // The ranks of `users` share x (ShareAmongProducts); `place` is the RNG position of x.
-  at::Tensor Widen(const at::Tensor& x, const tensor_parallel::Group& users,
-                   const RandomPlace* place) const;
+  // The ranks of `users` share x (ShareAmongProducts); `origin` is the RNG position of x.
+  at::Tensor Widen(const at::Tensor& x, const tensor_parallel::TensorGroup& users,
+                   const RandomPosition* origin) const;
 
-  tensor_parallel::Group group_;
+  tensor_parallel::TensorGroup group_;
   Activation activation_;
   double dropout_;
   std::shared_ptr<Product> gate_;     // null if it is fused or there is none

@@ -14,7 +14,7 @@ constexpr double kJitterEpsilon = 0.01;  // DeepSpeed's value
 }  // namespace
 
 at::Tensor GateRun::Draw(at::IntArrayRef shape, DropoutSite site, const at::Tensor& like) const {
-  const DropoutDraw draw{.place = place_, .site = site};
+  const DropoutDraw draw{.origin = origin_, .site = site};
   return UniformNoise(shape, draw, 0.5, like.options().dtype(at::kFloat)) + 0.5;
 }
 

@@ -26,8 +26,8 @@ struct GatedChoice {
 class GateRun {
  public:
   GateRun(const config::ExpertGateConfig& gate, std::int64_t k, std::int64_t experts, bool trains,
-          const RandomPlace& place)
-      : gate_(gate), k_(k), experts_(experts), trains_(trains), place_(place) {}
+          const RandomPosition& origin)
+      : gate_(gate), k_(k), experts_(experts), trains_(trains), origin_(origin) {}
 
   // Returns the fp32 router input for x [B, S, width].
   at::Tensor Jitter(const at::Tensor& x) const;
@@ -45,7 +45,7 @@ class GateRun {
   const config::ExpertGateConfig& gate_;
   const std::int64_t k_, experts_;
   const bool trains_;
-  const RandomPlace& place_;
+  const RandomPosition& origin_;
 };
 
 }  // namespace ds::models

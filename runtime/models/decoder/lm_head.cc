@@ -39,7 +39,7 @@ class LmHead : public FamilyBlock {
         embedding_(std::move(embedding)),
         vocabulary_{.group = slice.group,
                     .first = slice.plan->vocabulary().first,
-                    .all = slice.plan->whole_vocabulary()},
+                    .all = slice.plan->full_vocabulary()},
         soft_cap_(slice.spec().logit_soft_cap),
         experts_per_token_(slice.spec().experts_per_token),
         balance_scale_(slice.spec().balances_experts ? slice.spec().balance_loss_scale : 0.0),
@@ -98,11 +98,11 @@ class LmHead : public FamilyBlock {
   }
 
  private:
-  sequence_parallel::Group sequence_;
+  sequence_parallel::SequenceGroup sequence_;
   std::shared_ptr<Norm> norm_;            // null if there is none
   std::shared_ptr<Embedding> embedding_;  // registered only if block 0 is on another stage
   std::shared_ptr<Product> projection_;   // null when tied
-  VocabularyPart vocabulary_;
+  VocabularyShard vocabulary_;
   double soft_cap_;
   std::int64_t experts_per_token_;
   double balance_scale_;  // of the experts' balance loss; 0: not in the loss

@@ -8,7 +8,7 @@
 #include "runtime/base/philox.h"
 #include "runtime/models/decoder/decoder_layer.h"
 #include "runtime/models/kernels/dropout.h"
-#include "runtime/models/layers/token_places.h"
+#include "runtime/models/layers/token_positions.h"
 
 namespace ds::models {
 
@@ -32,10 +32,10 @@ StatusOr<std::shared_ptr<TokenDrop>> AddTokenDrop(const BlockList& model, std::i
 }
 
 at::Tensor ChooseTokens(std::int64_t samples, std::int64_t tokens, std::int64_t kept,
-                        const RandomPlace& place, c10::Device device) {
-  RandomPlace own = place;  // separate from the layer's own draws
-  own.key = ExtendKey(place.key, "dropped tokens");
-  const at::Tensor draws = UniformNoise({samples, 1, tokens}, {.place = own}, 1.0,
+                        const RandomPosition& origin, c10::Device device) {
+  RandomPosition own = origin;  // separate from the layer's own draws
+  own.key = ExtendKey(origin.key, "dropped tokens");
+  const at::Tensor draws = UniformNoise({samples, 1, tokens}, {.origin = own}, 1.0,
                                         at::TensorOptions(at::kFloat).device(device));
   // Ties are broken by token order, on every device.
   const at::Tensor order = draws.squeeze(1).argsort(/*stable=*/true, /*dim=*/1);

@@ -29,7 +29,7 @@ StatusOr<std::shared_ptr<TokenDrop>> AddTokenDrop(const BlockList& model, std::i
 // Returns the tokens that a layer processes of each sample, ascending: int64 [samples, kept],
 // chosen from `tokens` tokens.
 at::Tensor ChooseTokens(std::int64_t samples, std::int64_t tokens, std::int64_t kept,
-                        const RandomPlace& place, c10::Device device);
+                        const RandomPosition& origin, c10::Device device);
 
 // Selects the chosen tokens from the batch and bundle.hidden; they keep their positions.
 Bundle KeepTokens(const Bundle& bundle, const at::Tensor& chosen);

@@ -17,17 +17,17 @@ namespace ds::models {
 namespace {
 
 // Philox counters of a row of the last dimension: {4 elements each, head, position, sample}.
-struct Rows {
+struct DropoutRows {
   std::int64_t samples, heads, positions, width;
   std::int64_t first_counter, skipped;  // skipped: the first counter's elements of other ranks
 
-  Rows(at::IntArrayRef shape, const RandomPlace& place)
+  DropoutRows(at::IntArrayRef shape, const RandomPosition& origin)
       : samples(shape[0]),
         heads(shape.size() == 4 ? shape[1] : 1),
         positions(shape[shape.size() - 2]),
         width(shape.back()),
-        first_counter(place.first_column / 4),
-        skipped(place.first_column % 4) {
+        first_counter(origin.first_column / 4),
+        skipped(origin.first_column % 4) {
     TORCH_CHECK(shape.size() == 3 || shape.size() == 4,
                 "dropout needs [samples, positions, width] or [samples, heads, positions, keys]");
   }
@@ -36,7 +36,7 @@ struct Rows {
 };
 
 std::uint64_t KeyOf(const DropoutDraw& draw) {
-  return ExtendKey(ExtendKey(draw.place.key, static_cast<std::uint64_t>(draw.place.block)),
+  return ExtendKey(ExtendKey(draw.origin.key, static_cast<std::uint64_t>(draw.origin.block)),
                    static_cast<std::uint64_t>(draw.site));
 }
 
@@ -45,7 +45,7 @@ std::int64_t Threshold(const DropoutDraw& draw) {
   return static_cast<std::int64_t>(draw.probability * 4294967296.0);
 }
 
-double FactorOfKept(const DropoutDraw& draw) {
+double ScaleOfKept(const DropoutDraw& draw) {
   return draw.probability < 1.0 ? 1.0 / (1.0 - draw.probability) : 0.0;
 }
 
@@ -75,7 +75,7 @@ struct TensorWords {
 // Returns value_of(word) for each element, in fp32.
 template <typename ValueOf>
 at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf value_of) {
-  const Rows rows(shape, draw.place);
+  const DropoutRows rows(shape, draw.origin);
   at::Tensor values = at::empty(shape, at::kFloat);
   auto* const out = values.mutable_data_ptr<float>();
   const std::uint64_t key = KeyOf(draw);
@@ -83,9 +83,9 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
       0, rows.count(), /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
         std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * rows.counters()));
         for (std::int64_t row = begin; row < end; ++row) {
-          const std::int64_t position = draw.place.PositionOf(row % rows.positions);
-          const std::int64_t head = draw.place.first_head + row / rows.positions % rows.heads;
-          const std::int64_t sample = draw.place.first_sample + row / rows.positions / rows.heads;
+          const std::int64_t position = draw.origin.PositionOf(row % rows.positions);
+          const std::int64_t head = draw.origin.first_head + row / rows.positions % rows.heads;
+          const std::int64_t sample = draw.origin.first_sample + row / rows.positions / rows.heads;
           DrawWords(
               key,
               {static_cast<std::uint32_t>(rows.first_counter), static_cast<std::uint32_t>(head),
@@ -101,23 +101,23 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
 
 // Returns the word of each element, as int64.
 at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::Device device) {
-  const Rows rows(shape, draw.place);
+  const DropoutRows rows(shape, draw.origin);
   const auto integers = at::TensorOptions(at::kLong).device(device);
   // Dimensions: sample, head, position, and the counters of a row.
   const auto along = [&](std::int64_t first, std::int64_t count, at::IntArrayRef view) {
     return at::arange(first, first + count, integers).view(view);
   };
-  const RandomPlace& place = draw.place;
+  const RandomPosition& origin = draw.origin;
   const at::Tensor own = along(0, rows.positions, {1, 1, -1, 1});
-  at::Tensor positions = own.div(place.stretch, "floor") * place.stride +
-                         own.remainder(place.stretch) + place.first_position;
-  if (place.before_last < rows.positions) {
-    positions = at::where(own.lt(place.before_last), positions,
-                          own + (place.last_position - place.before_last));
+  at::Tensor positions = own.div(origin.stretch, "floor") * origin.stride +
+                         own.remainder(origin.stretch) + origin.first_position;
+  if (origin.before_last < rows.positions) {
+    positions = at::where(own.lt(origin.before_last), positions,
+                          own + (origin.last_position - origin.before_last));
   }
   TensorWords words{{along(rows.first_counter, rows.counters(), {1, 1, 1, -1}),
-                     along(place.first_head, rows.heads, {1, -1, 1, 1}), positions,
-                     along(place.first_sample, rows.samples, {-1, 1, 1, 1})}};
+                     along(origin.first_head, rows.heads, {1, -1, 1, 1}), positions,
+                     along(origin.first_sample, rows.samples, {-1, 1, 1, 1})}};
   words.Scramble(KeyOf(draw));
   return at::stack(words.counter, /*dim=*/-1)
       .flatten(-2)
@@ -136,7 +136,7 @@ at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
                           const at::TensorOptions& options) {
   if (!options.device().is_cpu()) return DropoutFactorsByOperators(shape, draw, options);
   const auto threshold = static_cast<std::uint64_t>(Threshold(draw));
-  const auto kept = static_cast<float>(FactorOfKept(draw));
+  const auto kept = static_cast<float>(ScaleOfKept(draw));
   return DrawByLoop(shape, draw, [=](std::uint32_t word) { return word < threshold ? 0.0F : kept; })
       .to(options.dtype().toScalarType());
 }
@@ -146,7 +146,7 @@ at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& d
   return DrawByOperators(shape, draw, options.device())
       .ge(Threshold(draw))
       .to(options.dtype().toScalarType())
-      .mul_(FactorOfKept(draw));
+      .mul_(ScaleOfKept(draw));
 }
 
 at::Tensor UniformNoise(at::IntArrayRef shape, const DropoutDraw& draw, double range,

@@ -12,7 +12,7 @@
 namespace ds::models {
 
 // The position of a micro-batch's elements among all draws of a run.
-struct RandomPlace {
+struct RandomPosition {
   std::uint64_t key = 0;            // derived from (seed, step)
   std::int64_t first_sample = 0;    // the micro-batch's first sample, in the step
   std::int64_t first_head = 0;      // this rank's first head, in the model
@@ -30,12 +30,12 @@ struct RandomPlace {
     return i < before_last ? first_position + i / stretch * stride + i % stretch
                            : last_position + i - before_last;
   }
-  // Returns the same place, but with contiguous positions that start at `position`.
-  RandomPlace StandingAt(std::int64_t position) const {
-    RandomPlace place{.key = key, .first_sample = first_sample, .first_head = first_head};
-    place.first_position = position;
-    place.block = block;
-    return place;
+  // Returns the same origin, but with contiguous positions that start at `position`.
+  RandomPosition StandingAt(std::int64_t position) const {
+    RandomPosition origin{.key = key, .first_sample = first_sample, .first_head = first_head};
+    origin.first_position = position;
+    origin.block = block;
+    return origin;
   }
 };
 
@@ -54,14 +54,14 @@ enum class DropoutSite {
 
 struct DropoutDraw {
   double probability = 0.0;
-  RandomPlace place;
+  RandomPosition origin;
   DropoutSite site = DropoutSite::kEmbedding;
 };
 
 // Returns x with each element zeroed with the given probability and the others divided by 1 -
 // probability. Returns x itself if the probability is 0. x is [samples, positions, width] or, for
 // attention weights, [samples, heads, positions, keys]. Keys are never sharded; width is if
-// RandomPlace::first_column says so.
+// RandomPosition::first_column says so.
 at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw);
 
 // Returns the factors that Dropout multiplies by, 0 or 1 / (1 - probability), in the dtype and on

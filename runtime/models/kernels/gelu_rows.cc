@@ -34,8 +34,8 @@ DS_ALWAYS_INLINE void Run(const Scalar* x, const Scalar* upstream, std::int64_t 
                           Scalar* out) {
   for (std::int64_t i = 0; i < count; i += kLanes) {
     const std::int64_t left = count - i;
-    const Floats arrived = LoadPart(upstream + i, left);
-    StorePart(out + i, Pass::Compute(LoadPart(x + i, left), arrived), left);
+    const Floats arrived = LoadPartial(upstream + i, left);
+    StorePartial(out + i, Pass::Compute(LoadPartial(x + i, left), arrived), left);
   }
 }
 

@@ -35,14 +35,14 @@ class GradientsOfMatrices {
   GradientsOfMatrices(at::Tensor upstream, at::Tensor rows, at::Tensor ends)
       : upstream_(std::move(upstream)), rows_(std::move(rows)), ends_(std::move(ends)) {}
 
-  void Write(std::int64_t group, std::int64_t count, at::Tensor& place, float beta) {
+  void Write(std::int64_t group, std::int64_t count, at::Tensor& target, float beta) {
     if (count == 0) {  // kernels may leave old values there
-      if (beta == 0.0F) place.zero_();
+      if (beta == 0.0F) target.zero_();
       return;
     }
     if (!all_.defined()) all_ = at::_grouped_mm(upstream_.t(), rows_, ends_);
     const at::Tensor own = all_.select(0, group);
-    beta == 0.0F ? place.copy_(own) : place.add_(own);
+    beta == 0.0F ? target.copy_(own) : target.add_(own);
   }
 
  private:
@@ -81,8 +81,8 @@ class GroupedFunction : public torch::autograd::Function<GroupedFunction> {
       if (!context->needs_input_grad(i + 1)) continue;
       const auto group = static_cast<std::int64_t>(i);
       result[i + 1] = gradients::PutOrMakeGradient(
-          matrices[i], [all, group, count = counts[i]](at::Tensor& place, float beta) {
-            all->Write(group, count, place, beta);
+          matrices[i], [all, group, count = counts[i]](at::Tensor& target, float beta) {
+            all->Write(group, count, target, beta);
           });
     }
     return result;

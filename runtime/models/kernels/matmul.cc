@@ -85,21 +85,21 @@ at::Tensor GradientOfInput(const at::Tensor& weight, const at::Tensor& gradient,
 
 at::Tensor PutGradientOfWeight(const at::Tensor& weight, const at::Tensor& x,
                                const at::Tensor& gradient, bool in_out) {
-  return gradients::PutOrMakeGradient(weight, [=](at::Tensor& place, float beta) {
-    MatMulInto(place, in_out ? x.t() : gradient.t(), in_out ? gradient : x, beta);
+  return gradients::PutOrMakeGradient(weight, [=](at::Tensor& target, float beta) {
+    MatMulInto(target, in_out ? x.t() : gradient.t(), in_out ? gradient : x, beta);
   });
 }
 
 at::Tensor PutGradientOfBias(const at::Tensor& bias, const at::Tensor& gradient) {
-  return gradients::PutOrMakeGradient(bias, [=](at::Tensor& place, float beta) {
-    beta == 0.0F ? at::sum_out(place, gradient, at::IntArrayRef{0}) : place.add_(gradient.sum(0));
+  return gradients::PutOrMakeGradient(bias, [=](at::Tensor& target, float beta) {
+    beta == 0.0F ? at::sum_out(target, gradient, at::IntArrayRef{0}) : target.add_(gradient.sum(0));
   });
 }
 
 struct AffineOptions {
   bool in_out = false;
   bool trains = true;  // the weight trains, and its gradient reads x
-  tensor_parallel::Group add_up;
+  tensor_parallel::TensorGroup add_up;
 };
 
 class AffineFunction : public torch::autograd::Function<AffineFunction> {
@@ -142,7 +142,7 @@ struct SharedOptions : torch::CustomClassHolder {
   std::vector<bool> in_out;          // of each weight
   std::vector<std::size_t> bias_at;  // index of its bias in the operands; 0: none
   bool trains = true;                // at least one weight trains
-  tensor_parallel::Group users;
+  tensor_parallel::TensorGroup users;
   std::string tag;
 };
 
@@ -254,7 +254,7 @@ at::Tensor AutocastOperand(const at::Tensor& operand) {
 }
 
 at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::Tensor& bias,
-                  WeightLayout layout, const tensor_parallel::Group& add_up) {
+                  WeightLayout layout, const tensor_parallel::TensorGroup& add_up) {
   const bool in_out = layout == WeightLayout::kInOut;
   const at::Tensor x = AutocastOperand(input);
   const at::Tensor weight = AutocastOperand(matrix);
@@ -269,7 +269,8 @@ at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::T
 }
 
 std::vector<at::Tensor> SharedAffine(const at::Tensor& x, const std::vector<AffineWeights>& weights,
-                                     const tensor_parallel::Group& users, std::string_view tag) {
+                                     const tensor_parallel::TensorGroup& users,
+                                     std::string_view tag) {
   DS_CHECK(!at::autocast::is_autocast_enabled(x.device().type()));
   auto options = c10::make_intrusive<SharedOptions>();
   options->trains = false;

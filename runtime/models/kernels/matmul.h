@@ -39,7 +39,7 @@ enum class WeightLayout { kInOut, kOutIn };
 // the ranks of `add_up` shard the weight by its inputs, the result is the sum of their products;
 // the bias is added once.
 at::Tensor Affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  WeightLayout layout, const tensor_parallel::Group& add_up = {});
+                  WeightLayout layout, const tensor_parallel::TensorGroup& add_up = {});
 
 struct AffineWeights {
   at::Tensor weight, bias;  // as in Affine
@@ -52,6 +52,7 @@ struct AffineWeights {
 // users.Share(x), in the order of the weights. Collective: all ranks of `users` call it. Requires
 // that autocast is off, because it would compute the sum in 16 bits.
 std::vector<at::Tensor> SharedAffine(const at::Tensor& x, const std::vector<AffineWeights>& weights,
-                                     const tensor_parallel::Group& users, std::string_view tag);
+                                     const tensor_parallel::TensorGroup& users,
+                                     std::string_view tag);
 
 }  // namespace ds::models

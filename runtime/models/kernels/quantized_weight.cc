@@ -89,9 +89,9 @@ std::span<const float> BlockOf(std::span<const float> values, std::int64_t block
 
 // Full blocks are multiplied by a reciprocal, and a shorter last block is divided. This makes the
 // results bit-identical to bitsandbytes.
-float Scaled(float value, float scale, bool is_whole) {
+float Scaled(float value, float scale, bool is_full) {
   const float least = std::max(scale, kLeastScale);
-  return std::clamp(is_whole ? value * (1.0F / least) : value / least, -1.0F, 1.0F);
+  return std::clamp(is_full ? value * (1.0F / least) : value / least, -1.0F, 1.0F);
 }
 
 // Writes the 4-bit codes of all elements, and the scales of the blocks.
@@ -103,12 +103,12 @@ std::vector<float> WriteNf4Codes(std::span<const float> weight, std::uint8_t* ou
     for (std::int64_t block = begin; block < end; ++block) {
       const std::span<const float> values = BlockOf(weight, block, kNf4Block);
       const float scale = LargestMagnitude(values);
-      const bool is_whole = values.size() == static_cast<std::size_t>(kNf4Block);
-      scales[static_cast<std::size_t>(block)] = is_whole ? scale : std::max(scale, kLeastScale);
+      const bool is_full = values.size() == static_cast<std::size_t>(kNf4Block);
+      scales[static_cast<std::size_t>(block)] = is_full ? scale : std::max(scale, kLeastScale);
       for (std::size_t i = 0; i < values.size(); i += 2) {
         const auto code = [&](std::size_t at) {
           const float value = at < values.size() ? values[at] : 0.0F;
-          return FindNearest(kNf4Values, Scaled(value, scale, is_whole));
+          return FindNearest(kNf4Values, Scaled(value, scale, is_full));
         };
         out[(block * kNf4Block + static_cast<std::int64_t>(i)) / 2] =
             static_cast<std::uint8_t>(code(i) << 4 | code(i + 1));
@@ -138,7 +138,7 @@ void WriteScaleCodes(std::span<const float> scales, const QuantizedLayout& layou
     const std::span<const float> values = BlockOf(centred, block, kScalesBlock);
     of_scales.push_back(LargestMagnitude(values));
     for (const float value : values) {
-      *out++ = FindNearest(DynamicValues(), Scaled(value, of_scales.back(), /*is_whole=*/true));
+      *out++ = FindNearest(DynamicValues(), Scaled(value, of_scales.back(), /*is_full=*/true));
     }
   }
   of_scales.push_back(mean);
@@ -188,11 +188,11 @@ void ReadNf4Codes(const std::uint8_t* codes, std::span<const float> scales, at::
       for (std::size_t i = 0; i < table.size(); ++i) {
         table[i] = static_cast<Scalar>(kNf4Values[i] * scale);
       }
-      const std::int64_t first = block * kNf4Block, behind = std::min(first + kNf4Block, count);
-      for (std::int64_t i = first; i < behind; i += 2) {
+      const std::int64_t first = block * kNf4Block, last = std::min(first + kNf4Block, count);
+      for (std::int64_t i = first; i < last; i += 2) {
         const std::uint8_t pair = codes[i / 2];
         values[i] = table[pair >> 4];
-        if (i + 1 < behind) values[i + 1] = table[pair & 0xF];
+        if (i + 1 < last) values[i + 1] = table[pair & 0xF];
       }
     }
   });

@@ -11,15 +11,15 @@ template <typename Scalar>
 DS_ALWAYS_INLINE float Normalise(const NormedRow<Scalar>& row, double epsilon, Scalar* y) {
   Floats squares = {};
   for (std::int64_t i = 0; i < row.width; i += kLanes) {
-    const Floats x = LoadPart(row.x + i, row.width - i);
+    const Floats x = LoadPartial(row.x + i, row.width - i);
     squares += x * x;
   }
   const double mean = AddLanes(squares) / static_cast<double>(row.width);
   const auto scale = static_cast<float>(1.0 / std::sqrt(mean + epsilon));
   for (std::int64_t i = 0; i < row.width; i += kLanes) {
     const std::int64_t left = row.width - i;
-    const Floats normal = RoundLanes<Scalar>(LoadPart(row.x + i, left) * scale);
-    StorePart(y + i, normal * LoadPart(row.weight + i, left), left);
+    const Floats normal = RoundLanes<Scalar>(LoadPartial(row.x + i, left) * scale);
+    StorePartial(y + i, normal * LoadPartial(row.weight + i, left), left);
   }
   return scale;
 }
@@ -32,19 +32,20 @@ DS_ALWAYS_INLINE void FindGradients(const NormedRow<Scalar>& row, float scale,
   Floats products = {};
   for (std::int64_t i = 0; i < row.width; i += kLanes) {
     const std::int64_t left = row.width - i;
-    const Floats arrived = LoadPart(upstream + i, left);
-    const Floats normal = LoadPart(row.x + i, left) * scale;
-    products += arrived * LoadPart(row.weight + i, left) * normal;
+    const Floats arrived = LoadPartial(upstream + i, left);
+    const Floats normal = LoadPartial(row.x + i, left) * scale;
+    products += arrived * LoadPartial(row.weight + i, left) * normal;
     if (gradients.weight == nullptr) continue;
-    const Floats sum = LoadPart(gradients.weight + i, left) + arrived * RoundLanes<Scalar>(normal);
-    StorePart(gradients.weight + i, sum, left);
+    const Floats sum =
+        LoadPartial(gradients.weight + i, left) + arrived * RoundLanes<Scalar>(normal);
+    StorePartial(gradients.weight + i, sum, left);
   }
   const auto mean = static_cast<float>(AddLanes(products) / static_cast<double>(row.width));
   for (std::int64_t i = 0; i < row.width; i += kLanes) {
     const std::int64_t left = row.width - i;
-    const Floats normal = LoadPart(row.x + i, left) * scale;
-    const Floats weighted = LoadPart(upstream + i, left) * LoadPart(row.weight + i, left);
-    StorePart(gradients.x + i, scale * (weighted - normal * mean), left);
+    const Floats normal = LoadPartial(row.x + i, left) * scale;
+    const Floats weighted = LoadPartial(upstream + i, left) * LoadPartial(row.weight + i, left);
+    StorePartial(gradients.x + i, scale * (weighted - normal * mean), left);
   }
 }
 

@@ -89,7 +89,7 @@ void RmsNormRowBackward(const NormedRow<Float16>& row, float scale, const Float1
 
 // Rows that are rotated by the same angles: the heads of one token. Strides are in elements.
 template <typename Scalar>
-struct TurnedRows {
+struct RotatedRows {
   const Scalar* from = nullptr;
   Scalar* to = nullptr;
   std::int64_t from_stride = 0, to_stride = 0;
@@ -106,9 +106,9 @@ struct TurningAngles {
   float direction = 1.0F;
 };
 
-void TurnRows(const TurnedRows<float>& rows, const TurningAngles<float>& angles);
-void TurnRows(const TurnedRows<BFloat16>& rows, const TurningAngles<BFloat16>& angles);
-void TurnRows(const TurnedRows<Float16>& rows, const TurningAngles<Float16>& angles);
+void RotateRows(const RotatedRows<float>& rows, const TurningAngles<float>& angles);
+void RotateRows(const RotatedRows<BFloat16>& rows, const TurningAngles<BFloat16>& angles);
+void RotateRows(const RotatedRows<Float16>& rows, const TurningAngles<Float16>& angles);
 
 // The inner loop of the language model's loss: one row of logits, vectorised for the machine's
 // widest instruction set (chosen at load time). Free of LibTorch, so that its compiler flags affect

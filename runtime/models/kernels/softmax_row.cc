@@ -20,24 +20,24 @@ struct Tail {
 };
 
 DS_FOR_EACH_ISA RowSums Exponentiate(float* row, std::int64_t columns) {
-  const std::int64_t whole = columns - columns % kLanes;
+  const std::int64_t vector_end = columns - columns % kLanes;
   Tail tail(row, columns);
   Floats largest = Load(tail.values);
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
+  for (std::int64_t i = 0; i < vector_end; i += kLanes) {
     const Floats x = Load(row + i);
     largest = x > largest ? x : largest;
   }
   float max = largest[0];
   for (int lane = 1; lane < kLanes; ++lane) max = std::max(max, largest[lane]);
   Floats total = {};
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
+  for (std::int64_t i = 0; i < vector_end; i += kLanes) {
     const Floats e = ExpOfNonPositive(Load(row + i) - max);
     Store(row + i, e);
     total += e;
   }
   const Floats rest = ExpOfNonPositive(Load(tail.values) - max);
   total += rest;
-  for (std::int64_t i = 0; i < tail.count; ++i) row[whole + i] = rest[i];
+  for (std::int64_t i = 0; i < tail.count; ++i) row[vector_end + i] = rest[i];
   double sum = 0.0;
   for (int lane = 0; lane < kLanes; ++lane) sum += total[lane];
   return {max, static_cast<float>(sum)};

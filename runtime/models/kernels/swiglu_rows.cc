@@ -9,8 +9,8 @@ template <typename Scalar>
 DS_ALWAYS_INLINE void GateRow(GatePair<const Scalar> x, std::int64_t count, Scalar* y) {
   for (std::int64_t i = 0; i < count; i += kLanes) {
     const std::int64_t left = count - i;
-    const Floats gate = LoadPart(x.gate + i, left);
-    StorePart(y + i, gate * FindLogistic(gate).of * LoadPart(x.up + i, left), left);
+    const Floats gate = LoadPartial(x.gate + i, left);
+    StorePartial(y + i, gate * FindLogistic(gate).of * LoadPartial(x.up + i, left), left);
   }
 }
 
@@ -19,12 +19,12 @@ DS_ALWAYS_INLINE void GateRowBackward(GatePair<const Scalar> x, const Scalar* up
                                       std::int64_t count, GatePair<Scalar> gradient) {
   for (std::int64_t i = 0; i < count; i += kLanes) {
     const std::int64_t left = count - i;
-    const Floats gate = LoadPart(x.gate + i, left), up = LoadPart(x.up + i, left);
-    const Floats arrived = LoadPart(upstream + i, left);
+    const Floats gate = LoadPartial(x.gate + i, left), up = LoadPartial(x.up + i, left);
+    const Floats arrived = LoadPartial(upstream + i, left);
     const Logistic logistic = FindLogistic(gate);
     const Floats slope = logistic.of * (1.0F + gate * logistic.complement);
-    StorePart(gradient.gate + i, arrived * up * slope, left);
-    StorePart(gradient.up + i, arrived * (gate * logistic.of), left);
+    StorePartial(gradient.gate + i, arrived * up * slope, left);
+    StorePartial(gradient.up + i, arrived * (gate * logistic.of), left);
   }
 }
 

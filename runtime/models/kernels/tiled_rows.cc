@@ -13,7 +13,7 @@ at::Tensor RunTiled(const at::Tensor& x, const RowTiles& tiles,
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const std::int64_t count = std::min(tiles.count, rows.size(0));
   if (count <= 1) return function(x);
-  const activation::ForwardPart part = [function](activation::Tensors tile) {
+  const activation::RecomputedForward part = [function](activation::Tensors tile) {
     return activation::Tensors{function(tile[0])};
   };
   std::vector<at::Tensor> results;

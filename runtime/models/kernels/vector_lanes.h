@@ -60,14 +60,14 @@ DS_ALWAYS_INLINE void Store(Float16* to, Floats lanes) {
 // Loads the first `count` lanes, with zeros in the others. For full vectors and for the end of a
 // row; `count` may be any number above 0.
 template <typename Scalar>
-DS_ALWAYS_INLINE Floats LoadPart(const Scalar* from, std::int64_t count) {
+DS_ALWAYS_INLINE Floats LoadPartial(const Scalar* from, std::int64_t count) {
   if (count >= kLanes) return Load(from);
   Scalar part[kLanes] = {};
   std::copy_n(from, count, part);
   return Load(part);
 }
 template <typename Scalar>
-DS_ALWAYS_INLINE void StorePart(Scalar* to, Floats lanes, std::int64_t count) {
+DS_ALWAYS_INLINE void StorePartial(Scalar* to, Floats lanes, std::int64_t count) {
   if (count >= kLanes) return Store(to, lanes);
   Scalar part[kLanes];
   Store(part, lanes);

@@ -54,7 +54,7 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const AttentionOptions& options) {
-  const activation::ForwardPart part = [options](activation::Tensors qkv) {
+  const activation::RecomputedForward part = [options](activation::Tensors qkv) {
     return activation::Tensors{Attend(qkv[0], qkv[1], qkv[2], options)};
   };
   const at::Tensor mixed = options.recompute

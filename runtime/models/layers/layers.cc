@@ -41,14 +41,14 @@ at::Tensor Product::Multiply(const at::Tensor& x, const at::Tensor& bias) const 
   return Affine(x, weight_, bias, layout_, add_up_);
 }
 
-at::Tensor Product::DropInputs(const at::Tensor& x, const RandomPlace* place) const {
-  TORCH_CHECK(place != nullptr, "the adapter of ", adapter_.name,
+at::Tensor Product::DropInputs(const at::Tensor& x, const RandomPosition* origin) const {
+  TORCH_CHECK(origin != nullptr, "the adapter of ", adapter_.name,
               " drops inputs, and needs their positions (Product::forward)");
-  RandomPlace own = *place;
-  own.key = ExtendKey(place->key, adapter_.name);
+  RandomPosition own = *origin;
+  own.key = ExtendKey(origin->key, adapter_.name);
   own.first_column = adapter_.first_input;
   return Dropout(
-      x, {.probability = adapter_.dropout, .place = own, .site = DropoutSite::kAdapterInput});
+      x, {.probability = adapter_.dropout, .origin = own, .site = DropoutSite::kAdapterInput});
 }
 
 at::Tensor Product::MakeChange(const at::Tensor& x) const {
@@ -60,10 +60,10 @@ at::Tensor Product::MakeChange(const at::Tensor& x) const {
   return wide_->forward(narrowed * adapter_.scale);
 }
 
-at::Tensor Product::forward(const at::Tensor& x, const RandomPlace* place) const {
+at::Tensor Product::forward(const at::Tensor& x, const RandomPosition* origin) const {
   if (!narrow_) return Multiply(x, bias_);
   const bool drops = adapter_.dropout > 0.0 && is_training();
-  const at::Tensor seen = drops ? DropInputs(x, place) : x;
+  const at::Tensor seen = drops ? DropInputs(x, origin) : x;
   const at::Tensor change = MakeChange(seen);
   if (!magnitudes_.defined()) return Multiply(x, bias_) + change;
   const at::Tensor of_rows = magnitudes_ / AdaptedNorms();
@@ -130,10 +130,10 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kRowsAtOnce = 1024;  // rows upcast at once
 
-// Computes place = beta * place + the rows of each id. In 16 bits every addition would round, so a
-// row's contributions are summed in fp32, in the order of the ids, and rounded once.
-void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tensor& place) {
-  if (beta == 0.0F) place.zero_();
+// Computes target = beta * target + the rows of each id. In 16 bits every addition would round, so
+// a row's contributions are summed in fp32, in the order of the ids, and rounded once.
+void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tensor& origin) {
+  if (beta == 0.0F) origin.zero_();
   const auto add = [&rows](const at::Tensor& sums, const at::Tensor& numbers) {
     for (std::int64_t start = 0; start < rows.size(0); start += kRowsAtOnce) {
       const std::int64_t count = std::min(kRowsAtOnce, rows.size(0) - start);
@@ -141,11 +141,11 @@ void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tens
                       rows.narrow(0, start, count).to(at::kFloat));
     }
   };
-  if (place.scalar_type() == at::kFloat) return add(place, ids);
+  if (origin.scalar_type() == at::kFloat) return add(origin, ids);
   const auto [found, numbers] = at::_unique(ids, /*sorted=*/true, /*return_inverse=*/true);
-  const at::Tensor sums = place.index_select(0, found).to(at::kFloat);
+  const at::Tensor sums = origin.index_select(0, found).to(at::kFloat);
   add(sums, numbers);
-  place.index_copy_(0, found, sums.to(place.scalar_type()));
+  origin.index_copy_(0, found, sums.to(origin.scalar_type()));
 }
 
 // Avoids a dense gradient as large as the vocabulary for a batch's few rows, and its addition to
@@ -164,14 +164,14 @@ class LookUpFunction : public torch::autograd::Function<LookUpFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &table = saved[0], &ids = saved[1];
     const std::int64_t padding = context->saved_data["padding"].toInt();
-    const auto add_rows = [ids, padding, gradient = upstream[0]](at::Tensor& place, float beta) {
-      at::Tensor rows = gradient.reshape({-1, place.size(1)});
+    const auto add_rows = [ids, padding, gradient = upstream[0]](at::Tensor& origin, float beta) {
+      at::Tensor rows = gradient.reshape({-1, origin.size(1)});
       if (padding >= 0) rows = rows.masked_fill(ids.reshape({-1, 1}).eq(padding), 0.0);
-      AddRows(ids.flatten(), rows, beta, place);
+      AddRows(ids.flatten(), rows, beta, origin);
     };
     // Other devices add the rows in no fixed order.
     if (table.is_cpu() && table.scalar_type() != at::kDouble &&
-        gradients::PutGradient(table, add_rows, gradients::PlaceDtype::kAnyFloat)) {
+        gradients::PutGradient(table, add_rows, gradients::DestinationDtype::kAnyFloat)) {
       return variable_list(3);
     }
     return {at::embedding_dense_backward(upstream[0], ids, table.size(0), padding,

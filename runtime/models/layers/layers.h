@@ -29,12 +29,12 @@ class Product : public torch::nn::Module {
     std::int64_t in = 0, out = 0;
     bool bias = false;
     WeightLayout layout = WeightLayout::kOutIn;
-    tensor_parallel::Group add_up = {};  // as in Affine
+    tensor_parallel::TensorGroup add_up = {};  // as in Affine
   };
   Product(const Shape& shape, const at::TensorOptions& options);
-  // `place` is the RNG position of x. An adapter with dropout needs it in training; x must then be
+  // `origin` is the RNG position of x. An adapter with dropout needs it in training; x must then be
   // [samples, positions, in].
-  at::Tensor forward(const at::Tensor& x, const RandomPlace* place = nullptr) const;
+  at::Tensor forward(const at::Tensor& x, const RandomPosition* origin = nullptr) const;
   // The weight; undefined if the layer is quantised.
   const at::Tensor& weight() const { return weight_; }
   // Returns the weight and bias if the layer is a plain affine map; otherwise nothing.
@@ -45,7 +45,7 @@ class Product : public torch::nn::Module {
     double scale = 1.0;
     bool magnitudes = false;  // DoRA: https://arxiv.org/abs/2402.09353
     // The ranks that shard the outputs, on inputs that they share.
-    tensor_parallel::Group users = {};
+    tensor_parallel::TensorGroup users = {};
     // The dropout probability of A's inputs in training. `name` separates this layer's draws from
     // the draws of other layers in the block. If ranks shard the inputs, this rank's start at
     // `first_input`.
@@ -76,7 +76,7 @@ class Product : public torch::nn::Module {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
-  at::Tensor DropInputs(const at::Tensor& x, const RandomPlace* place) const;
+  at::Tensor DropInputs(const at::Tensor& x, const RandomPosition* origin) const;
   at::Tensor MakeChange(const at::Tensor& x) const;  // scale * B A x
   at::Tensor Multiply(const at::Tensor& x, const at::Tensor& bias) const;
   at::Tensor AdaptedNorms() const;  // of the rows of W + scale * B A, [out], fp32
@@ -84,7 +84,7 @@ class Product : public torch::nn::Module {
   std::int64_t in_, out_;
   WeightLayout layout_;
   at::ScalarType dtype_;
-  tensor_parallel::Group add_up_;
+  tensor_parallel::TensorGroup add_up_;
   at::Tensor weight_, bias_;
   at::Tensor quantized_;  // replaces weight_
   std::optional<QuantizedLayout> quantized_layout_;
@@ -125,7 +125,7 @@ class Embedding : public torch::nn::Module {
     std::int64_t rows = 0, width = 0;
     std::optional<std::int64_t> padding = std::nullopt;
     // The ranks of `group` shard a table of `all_rows` rows; this rank's rows start at `first_row`.
-    tensor_parallel::Group group = {};
+    tensor_parallel::TensorGroup group = {};
     std::int64_t first_row = 0, all_rows = 0;
   };
   Embedding(const Shape& shape, const at::TensorOptions& options);
@@ -136,7 +136,7 @@ class Embedding : public torch::nn::Module {
   at::Tensor LookUpOwn(const at::Tensor& ids) const;
 
   std::optional<std::int64_t> padding_;
-  tensor_parallel::Group group_;
+  tensor_parallel::TensorGroup group_;
   std::int64_t first_row_, all_rows_;
   at::Tensor weight_;
 };

@@ -49,11 +49,11 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
       });
 }
 
-// RowsOfPart holds the logits of rows in one part's columns, and computes the part's contribution
-// to their losses and gradients. Its methods overwrite `wide`, which is fp32.
-class RowsOfPart {
+// VocabularyShardRows holds the logits of rows in one part's columns, and computes the part's
+// contribution to their losses and gradients. Its methods overwrite `wide`, which is fp32.
+class VocabularyShardRows {
  public:
-  RowsOfPart(at::Tensor wide, const RowLabels& labels, std::int64_t first_column)
+  VocabularyShardRows(at::Tensor wide, const RowLabels& labels, std::int64_t first_column)
       : wide_(std::move(wide)) {
     const at::Tensor own = labels.ids - first_column;
     const at::Tensor is_elsewhere =
@@ -164,9 +164,8 @@ class ChunkedLoss {
       if (options_.hits != nullptr) {
         *options_.hits += CountHits(chunk, targets, options_.vocabulary);
       }
-      CrossEntropyRowsOfPart(chunk, targets, options_.vocabulary,
-                             need_gradients ? scale_ * options_.expected_scale : 0.0,
-                             &chunk_losses);
+      CrossEntropyShardRows(chunk, targets, options_.vocabulary,
+                            need_gradients ? scale_ * options_.expected_scale : 0.0, &chunk_losses);
       if (slopes.defined()) chunk.mul_(slopes);
       if (need_hidden) {
         at::Tensor out = gradients_.hidden.narrow(0, first, count);
@@ -187,7 +186,7 @@ class ChunkedLoss {
 
  private:
   std::int64_t vocabulary() const {
-    const VocabularyPart& part = options_.vocabulary;
+    const VocabularyShard& part = options_.vocabulary;
     return part.group.size() == 1 ? weight_.size(0) : part.all;
   }
 
@@ -265,9 +264,9 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     // On a device the factor is applied in the pass that writes the gradient.
     const bool scales_later = factor.defined() && !factor.is_cpu();
     if (factor.defined() && weight.defined() && !scales_later) weight.mul_(factor);
-    const auto write = [weight, factor = scales_later ? factor : at::Tensor()](at::Tensor& place,
+    const auto write = [weight, factor = scales_later ? factor : at::Tensor()](at::Tensor& target,
                                                                                float beta) {
-      WriteScaled(weight, factor, beta, place);
+      WriteScaled(weight, factor, beta, target);
     };
     const variable_list parameter = context->get_saved_variables();  // may be empty
     const bool is_put =
@@ -287,13 +286,13 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
   }
 
   static void WriteScaled(const at::Tensor& gradient, const at::Tensor& factor, float beta,
-                          at::Tensor& place) {
+                          at::Tensor& target) {
     if (!factor.defined()) {
-      beta == 0.0F ? place.copy_(gradient) : place.add_(gradient);
+      beta == 0.0F ? target.copy_(gradient) : target.add_(gradient);
     } else if (beta == 0.0F) {
-      at::mul_out(place, gradient, factor);
+      at::mul_out(target, gradient, factor);
     } else {
-      place.addcmul_(gradient, factor);
+      target.addcmul_(gradient, factor);
     }
   }
 };
@@ -339,10 +338,10 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
   }
 }
 
-void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
-                            double gradient_scale, at::Tensor* losses) {
+void CrossEntropyShardRows(at::Tensor& logits, const RowLabels& labels, const VocabularyShard& part,
+                           double gradient_scale, at::Tensor* losses) {
   if (part.group.size() == 1) return CrossEntropyRows(logits, labels, gradient_scale, losses);
-  RowsOfPart rows(logits.to(at::kFloat), labels, part.first);
+  VocabularyShardRows rows(logits.to(at::kFloat), labels, part.first);
   const at::Tensor all = part.group.Gather(rows.Exponentiate(), "cross entropy");
   const at::Tensor most = all.select(1, 0), most_of_all = most.amax(0);
   const at::Tensor of_all = (most - most_of_all).exp_();
@@ -358,16 +357,16 @@ void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const V
 }
 
 std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
-                       const VocabularyPart& part) {
-  auto [most, places] = logits.max(1);
+                       const VocabularyShard& part) {
+  auto [most, indices] = logits.max(1);
   if (part.group.size() > 1) {
     // No vocabulary exceeds 2^24 tokens, the largest count that is exact in fp32.
-    const at::Tensor own = at::stack({most.to(at::kFloat), (places + part.first).to(at::kFloat)});
+    const at::Tensor own = at::stack({most.to(at::kFloat), (indices + part.first).to(at::kFloat)});
     const at::Tensor all = part.group.Gather(own, "most likely tokens");
     const at::Tensor best = all.select(1, 0).argmax(0, /*keepdim=*/true);
-    places = all.select(1, 1).gather(0, best).squeeze(0).to(at::kLong);
+    indices = all.select(1, 1).gather(0, best).squeeze(0).to(at::kLong);
   }
-  return places.eq(labels.ids)
+  return indices.eq(labels.ids)
       .logical_and_(labels.ids.ne(labels.ignored))
       .sum()
       .item<std::int64_t>();

@@ -30,9 +30,9 @@ LabelRange MeasureLabels(const at::Tensor& labels);
 
 // The part of a vocabulary of `all` tokens that `weight` has on this rank; it starts at `first`.
 // The ranks of `group` shard the vocabulary in rank order.
-struct VocabularyPart {
+struct VocabularyShard {
   // If it has one rank, `weight` is the full vocabulary and the other fields are ignored.
-  tensor_parallel::Group group = {};
+  tensor_parallel::TensorGroup group = {};
   std::int64_t first = 0, all = 0;
 };
 
@@ -41,7 +41,7 @@ struct LmLossOptions {
   // The expected gradient of the loss in the backward pass. The gradients are computed with it, so
   // that they do not underflow in fp16 and need no second pass. Any other value is still correct.
   double expected_scale = 1.0;
-  VocabularyPart vocabulary = {};
+  VocabularyShard vocabulary = {};
   // The range of the labels, if known; then the loss does not wait for their device again.
   std::optional<LabelRange> range = {};
   // Set to the number of counted labels that are the most likely token; null: not computed.
@@ -72,13 +72,13 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
 
 // Same for rows with columns that several ranks share. Labels index the full vocabulary, and the
 // losses are those of full rows, on all ranks. Collective: all ranks of part.group call it.
-void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
-                            double gradient_scale, at::Tensor* losses);
+void CrossEntropyShardRows(at::Tensor& logits, const RowLabels& labels, const VocabularyShard& part,
+                           double gradient_scale, at::Tensor* losses);
 
 // Counts the rows with a label that is not ignored and has the row's largest logit (the first one
 // on ties). Collective if ranks share the rows.
 std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
-                       const VocabularyPart& part);
+                       const VocabularyShard& part);
 
 // Same as CrossEntropyRows, with LibTorch operators. Used for other devices and dtypes, and as the
 // reference in tests.

@@ -57,7 +57,7 @@ std::vector<NamedProduct> ListProducts(const BlockList& model) {
 void FreezeOthers(const BlockList& model, const LoraSpec& spec) {
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      item.value().set_requires_grad(spec.TrainsWhole(block->FullName(item.key())));
+      item.value().set_requires_grad(spec.TrainsInFull(block->FullName(item.key())));
     }
   }
 }
@@ -84,22 +84,23 @@ ModelNames NamesOf(const BlockList& model) {
 
 }  // namespace
 
-Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks,
-               ModelPart part) {
-  if (part == ModelPart::kAll) DS_RETURN_IF_ERROR(ChooseLayers(NamesOf(model), spec));
+Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::TensorGroup& ranks,
+               ModelScope part) {
+  if (part == ModelScope::kAll) DS_RETURN_IF_ERROR(ChooseLayers(NamesOf(model), spec));
   const std::vector<NamedProduct> products = ListAdaptable(model);
   FreezeOthers(model, *spec);
   for (const NamedProduct& each : products) {
     const auto adapter = spec->Find(each.name);
     if (!adapter) continue;
     DS_RETURN_IF_ERROR(CheckMagnitudes(*spec, each.name, each.product->adds_up()));
-    each.product->AddAdapter({.rank = adapter->rank,
-                              .scale = adapter->scale,
-                              .magnitudes = spec->magnitudes,
-                              .users = each.has_part_of_outputs ? ranks : tensor_parallel::Group(),
-                              .dropout = spec->dropout,
-                              .name = each.path,
-                              .first_input = each.first_input});
+    each.product->AddAdapter(
+        {.rank = adapter->rank,
+         .scale = adapter->scale,
+         .magnitudes = spec->magnitudes,
+         .users = each.has_part_of_outputs ? ranks : tensor_parallel::TensorGroup(),
+         .dropout = spec->dropout,
+         .name = each.path,
+         .first_input = each.first_input});
   }
   return OkStatus();
 }

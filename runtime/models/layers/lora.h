@@ -22,9 +22,9 @@ namespace ds::models {
 // magnitudes of rows that several ranks share. Call it before the engine is created, which
 // allocates the adapters. `ranks` is the group that shards the model's matrices. For a pipeline
 // stage, `spec` must already be filled in from all blocks.
-enum class ModelPart { kAll, kStage };
-Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {},
-               ModelPart part = ModelPart::kAll);
+enum class ModelScope { kAll, kStage };
+Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::TensorGroup& ranks = {},
+               ModelScope part = ModelScope::kAll);
 
 // Quantises, in `format`, the weights of all linear layers within decoder layers and of all
 // experts; they are then not trained. The head, routers, tables and norms are not quantised. Call

@@ -20,7 +20,7 @@
 namespace ds::models {
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options,
-                     const tensor_parallel::Group& users)
+                     const tensor_parallel::TensorGroup& users)
     : weight_(register_parameter("weight", UnmaterialisedParameter({width}, options))),
       bias_(register_parameter("bias", UnmaterialisedParameter({width}, options))),
       epsilon_(epsilon),
@@ -47,7 +47,7 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
 
 std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
                                const at::TensorOptions& options,
-                               const tensor_parallel::Group& users) {
+                               const tensor_parallel::TensorGroup& users) {
   if (spec.norm == NormKind::kLayer) {
     return std::make_shared<LayerNorm>(width, spec.norm_epsilon, options, users);
   }
@@ -106,9 +106,9 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
       });
     });
     if (!sums.defined()) return {gradient, {}, {}};
-    const auto add_rows = [sums](at::Tensor& place, float beta) {
-      const at::Tensor sum = sums.sum(0).to(place.scalar_type());
-      beta == 0.0F ? place.copy_(sum) : place.add_(sum);
+    const auto add_rows = [sums](at::Tensor& target, float beta) {
+      const at::Tensor sum = sums.sum(0).to(target.scalar_type());
+      beta == 0.0F ? target.copy_(sum) : target.add_(sum);
     };
     return {gradient, gradients::PutOrMakeGradient(weight, add_rows), {}};
   }

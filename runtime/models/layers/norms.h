@@ -21,13 +21,13 @@ class Norm : public torch::nn::Module {
 class LayerNorm : public Norm {
  public:
   LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options,
-            const tensor_parallel::Group& users = {});
+            const tensor_parallel::TensorGroup& users = {});
   at::Tensor forward(const at::Tensor& x) const override;
 
  private:
   at::Tensor weight_, bias_;
   double epsilon_;
-  tensor_parallel::Group users_;
+  tensor_parallel::TensorGroup users_;
 };
 
 class RmsNorm : public Norm {
@@ -37,7 +37,7 @@ class RmsNorm : public Norm {
     std::int64_t width = 0;
     double epsilon = 1e-6;
     NormKind kind = NormKind::kRms;
-    tensor_parallel::Group users = {};  // as in MakeNorm
+    tensor_parallel::TensorGroup users = {};  // as in MakeNorm
   };
   RmsNorm(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const override;
@@ -46,14 +46,14 @@ class RmsNorm : public Norm {
   at::Tensor weight_;
   double epsilon_;
   NormKind kind_;
-  tensor_parallel::Group users_;
+  tensor_parallel::TensorGroup users_;
 };
 
 // Creates the norm of a decoder for `width` elements. The ranks of `users` apply it to different
 // data with the same weight; the weight's gradient is the sum over them.
 std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
                                const at::TensorOptions& options,
-                               const tensor_parallel::Group& users = {});
+                               const tensor_parallel::TensorGroup& users = {});
 
 // RMSNorm (Zhang and Sennrich, 2019) over the last dimension, in transformers' order: x / sqrt(mean
 // of x^2 + epsilon) in fp32, rounded to x's dtype, then multiplied by the weight.

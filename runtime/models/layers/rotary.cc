@@ -12,7 +12,7 @@
 #include "runtime/models/kernels/first_derivative.h"
 #include "runtime/models/kernels/row_loops.h"
 #include "runtime/models/kernels/rows.h"
-#include "runtime/models/layers/token_places.h"
+#include "runtime/models/layers/token_positions.h"
 
 namespace ds::models {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor TurnByOperators(const at::Tensor& x, at::Tensor cos, at::Tensor sin) {
+at::Tensor RotateByOperators(const at::Tensor& x, at::Tensor cos, at::Tensor sin) {
   const std::int64_t half = cos.size(-1);
   if (cos.dim() == 3) {  // one table per sample, shared by its heads
     cos = cos.unsqueeze(1);
@@ -33,23 +33,23 @@ at::Tensor TurnByOperators(const at::Tensor& x, at::Tensor cos, at::Tensor sin) 
 }
 
 template <typename Scalar>
-void TurnToken(const at::Tensor& x, const at::Tensor& y, std::int64_t token, bool of_samples,
-               TurningAngles<Scalar> angles) {
+void RotateToken(const at::Tensor& x, const at::Tensor& y, std::int64_t token, bool of_samples,
+                 TurningAngles<Scalar> angles) {
   const std::int64_t sample = token / x.size(2), position = token % x.size(2);
   const std::int64_t row = of_samples ? token : position;
   angles.cos += row * angles.half;
   angles.sin += row * angles.half;
-  TurnRows({.from = Elements<Scalar>(x) + sample * x.stride(0) + position * x.stride(2),
-            .to = MutableElements<Scalar>(y) + sample * y.stride(0) + position * y.stride(2),
-            .from_stride = x.stride(1),
-            .to_stride = y.stride(1),
-            .rows = x.size(1),
-            .width = x.size(3)},
-           angles);
+  RotateRows({.from = Elements<Scalar>(x) + sample * x.stride(0) + position * x.stride(2),
+              .to = MutableElements<Scalar>(y) + sample * y.stride(0) + position * y.stride(2),
+              .from_stride = x.stride(1),
+              .to_stride = y.stride(1),
+              .rows = x.size(1),
+              .width = x.size(3)},
+             angles);
 }
 
-at::Tensor Turn(const at::Tensor& rows, const at::Tensor& cos, const at::Tensor& sin,
-                float direction) {
+at::Tensor Rotate(const at::Tensor& rows, const at::Tensor& cos, const at::Tensor& sin,
+                  float direction) {
   const at::Tensor x = rows.stride(3) == 1 ? rows : rows.contiguous();
   // Same memory order as a product's output: the heads of a token are contiguous.
   const at::Tensor y =
@@ -62,7 +62,7 @@ at::Tensor Turn(const at::Tensor& rows, const at::Tensor& cos, const at::Tensor&
     ForEachPart(x.size(0) * x.size(2), x.size(1) * x.size(3),
                 [&](std::int64_t first, std::int64_t count) {
                   for (std::int64_t i = 0; i < count; ++i)
-                    TurnToken(x, y, first + i, cos.dim() == 3, angles);
+                    RotateToken(x, y, first + i, cos.dim() == 3, angles);
                 });
   });
   return y;
@@ -73,13 +73,13 @@ class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
                             const at::Tensor& sin) {
     context->save_for_backward({cos, sin});
-    return Turn(x, cos, sin, /*direction=*/1.0F);
+    return Rotate(x, cos, sin, /*direction=*/1.0F);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     CheckIsFirstDerivative("rotary embedding");
     const auto saved = context->get_saved_variables();
-    return {Turn(upstream[0], saved[0], saved[1], /*direction=*/-1.0F), {}, {}};
+    return {Rotate(upstream[0], saved[0], saved[1], /*direction=*/-1.0F), {}, {}};
   }
 };
 
@@ -93,7 +93,7 @@ at::Tensor ApplyRotary(const at::Tensor& x, const at::Tensor& cos, const at::Ten
               "rotary angles of shape ", cos.sizes(), " do not fit heads of shape ", x.sizes());
   const bool one_dtype =
       x.scalar_type() == cos.scalar_type() && x.scalar_type() == sin.scalar_type();
-  if (!HasRowLoops(x) || !one_dtype) return TurnByOperators(x, cos, sin);
+  if (!HasRowLoops(x) || !one_dtype) return RotateByOperators(x, cos, sin);
   return RotaryFunction::apply(x, cos.contiguous(), sin.contiguous());
 }
 
@@ -129,12 +129,12 @@ void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch, std::int64_t
   sin_ = (at::sin(angles) * rope_.attention_factor).to(x.scalar_type());
 }
 
-at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest) {
-  return Turn(x, batch, longest, /*first=*/0, x.size(2));
+at::Tensor RotaryAngles::Rotate(const at::Tensor& x, const Batch& batch, std::int64_t longest) {
+  return Rotate(x, batch, longest, /*first=*/0, x.size(2));
 }
 
-at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest,
-                              std::int64_t first, std::int64_t tokens) {
+at::Tensor RotaryAngles::Rotate(const at::Tensor& x, const Batch& batch, std::int64_t longest,
+                                std::int64_t first, std::int64_t tokens) {
   Prepare(x, batch, longest, tokens);
   const std::int64_t count = x.size(2);
   return ApplyRotary(x, cos_.narrow(-2, first, count), sin_.narrow(-2, first, count));

@@ -29,10 +29,10 @@ class RotaryAngles {
   // Returns `x` [B, heads, S, head width] of this batch with every token's heads rotated by its
   // position. Angles that depend on the sequence length use the `longest` document
   // (Bundle::longest_document), as in transformers.
-  at::Tensor Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest);
+  at::Tensor Rotate(const at::Tensor& x, const Batch& batch, std::int64_t longest);
   // Same, if `x` has only S of the batch's `tokens` tokens, starting at `first`.
-  at::Tensor Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest, std::int64_t first,
-                  std::int64_t tokens);
+  at::Tensor Rotate(const at::Tensor& x, const Batch& batch, std::int64_t longest,
+                    std::int64_t first, std::int64_t tokens);
 
  private:
   // Computes cos_ and sin_, [tokens, half] or [B, tokens, half], unless they are up to date.

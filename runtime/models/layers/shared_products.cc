@@ -11,8 +11,8 @@ namespace ds::models {
 
 std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
                                            const std::vector<const Product*>& products,
-                                           const tensor_parallel::Group& users,
-                                           std::string_view tag, const RandomPlace* place) {
+                                           const tensor_parallel::TensorGroup& users,
+                                           std::string_view tag, const RandomPosition* origin) {
   std::vector<AffineWeights> weights;
   for (const Product* product : products) {
     if (auto affine = product->FindAffine()) weights.push_back(*std::move(affine));
@@ -24,7 +24,7 @@ std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
   }
   const at::Tensor shared = users.Share(x, tag);
   std::vector<at::Tensor> results;
-  for (const Product* product : products) results.push_back(product->forward(shared, place));
+  for (const Product* product : products) results.push_back(product->forward(shared, origin));
   return results;
 }
 

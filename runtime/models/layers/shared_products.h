@@ -15,10 +15,10 @@ namespace ds::models {
 
 // Returns each product of users.Share(x), in the order of the products. Uses SharedAffine, with the
 // same bits, if the sums of `users` overlap, all products are plain affine maps, and autocast is
-// off. `place` is passed to Product::forward.
+// off. `origin` is passed to Product::forward.
 std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
                                            const std::vector<const Product*>& products,
-                                           const tensor_parallel::Group& users,
-                                           std::string_view tag, const RandomPlace* place);
+                                           const tensor_parallel::TensorGroup& users,
+                                           std::string_view tag, const RandomPosition* origin);
 
 }  // namespace ds::models

@@ -21,7 +21,7 @@
 namespace ds::models {
 
 // Parameters that the folder holds in full: maps full names to names in the file.
-using WholeNames = std::map<std::string, std::string>;
+using FullParameterNames = std::map<std::string, std::string>;
 
 class AdapterReader {
  public:
@@ -30,7 +30,7 @@ class AdapterReader {
   // Returns OK if the file holds every adapter of the model with its shape, and nothing else, and
   // if `copies` (LoraSpec's) have the same values as the originals. Reads headers and these values
   // only.
-  Status Check(const BlockList& model, const WholeNames& copies = {}) const;
+  Status Check(const BlockList& model, const FullParameterNames& copies = {}) const;
 
   // Returns true for an adapter's parameter and for a parameter that the folder holds in full.
   bool Has(const std::string& name) const;
@@ -43,35 +43,35 @@ class AdapterReader {
   Status CheckCopy(const std::string& stored, const std::string& copy) const;
 
   checkpoint::SafetensorsFile file_;
-  WholeNames whole_;
+  FullParameterNames full_;
 };
 
 // Writes a PEFT folder. No file gets its final name before Finish.
 class AdapterWriter {
  public:
-  // Creates `folder` for the adapters of `model`. `config` comes from MakeAdapterConfig, `whole`
+  // Creates `folder` for the adapters of `model`. `config` comes from MakeAdapterConfig, `full`
   // and `copies` from the LoraSpec.
   static StatusOr<std::unique_ptr<AdapterWriter>> Create(const std::filesystem::path& folder,
                                                          const BlockList& model,
                                                          nlohmann::ordered_json config,
-                                                         WholeNames whole = {},
-                                                         WholeNames copies = {});
+                                                         FullParameterNames full = {},
+                                                         FullParameterNames copies = {});
 
   Status Write(const std::string& name, const at::Tensor& tensor);
   // Fails if an adapter was never written.
   Status Finish();
 
  private:
-  AdapterWriter(std::filesystem::path folder, nlohmann::ordered_json config, WholeNames whole,
-                WholeNames copies)
+  AdapterWriter(std::filesystem::path folder, nlohmann::ordered_json config,
+                FullParameterNames full, FullParameterNames copies)
       : folder_(std::move(folder)),
         config_(std::move(config)),
-        whole_(std::move(whole)),
+        full_(std::move(full)),
         copies_(std::move(copies)) {}
   std::filesystem::path folder_;
   nlohmann::ordered_json config_;
-  WholeNames whole_;
-  WholeNames copies_;
+  FullParameterNames full_;
+  FullParameterNames copies_;
   std::unique_ptr<checkpoint::SafetensorsWriter> writer_;
 };
 

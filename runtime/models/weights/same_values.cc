@@ -12,7 +12,8 @@ constexpr std::int64_t kComparedAtOnce = std::int64_t{1} << 22;  // elements
 
 }  // namespace
 
-StatusOr<bool> HoldSameValues(std::int64_t count, const PartReader& one, const PartReader& other) {
+StatusOr<bool> HoldSameValues(std::int64_t count, const SliceReader& one,
+                              const SliceReader& other) {
   for (std::int64_t first = 0; first < count; first += kComparedAtOnce) {
     const std::int64_t part = std::min(kComparedAtOnce, count - first);
     const at::Tensor a = at::empty({part}, at::kFloat), b = at::empty({part}, at::kFloat);

@@ -50,7 +50,7 @@ Status WeightReader::CheckTiedHead(const DecoderSpec& spec,
   const std::string table = (base.empty() ? "" : base + ".") + spec.names.tokens + ".weight";
   const std::int64_t all = spec.vocabulary * spec.width;
   DS_RETURN_IF_ERROR(files_.Check(head, std::array{spec.vocabulary, spec.width}));
-  const auto reader_of = [this](const std::string& name) -> PartReader {
+  const auto reader_of = [this](const std::string& name) -> SliceReader {
     return [&](std::int64_t first, const at::Tensor& values) { return Read(name, first, values); };
   };
   DS_ASSIGN_OR_RETURN(const bool same, HoldSameValues(all, reader_of(head), reader_of(table)));
@@ -158,17 +158,18 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const fs::path& folde
   std::unique_ptr<ModelWriter> writer(
       new ModelWriter(folder, config.folder, MakeConfigToWrite(config, model)));
   DS_RETURN_IF_ERROR(writer->CreateShards(model, shard_bytes));
-  DS_RETURN_IF_ERROR(writer->CheckRoom());
+  DS_RETURN_IF_ERROR(writer->CheckFreeSpace());
   return writer;
 }
 
-Status ModelWriter::CheckRoom() const {
+Status ModelWriter::CheckFreeSpace() const {
   std::error_code error;
-  const fs::space_info room = fs::space(folder_, error);
-  if (error || room.available >= total_bytes_) return OkStatus();  // if unknown, writing reports it
-  return ResourceExhaustedError(folder_.string() + ": the model takes " +
-                                std::to_string(total_bytes_) + " bytes and " +
-                                std::to_string(room.available) + " are free: free some space");
+  const fs::space_info free_space = fs::space(folder_, error);
+  if (error || free_space.available >= total_bytes_)
+    return OkStatus();  // if unknown, writing reports it
+  return ResourceExhaustedError(
+      folder_.string() + ": the model takes " + std::to_string(total_bytes_) + " bytes and " +
+      std::to_string(free_space.available) + " are free: free some space");
 }
 
 Status ModelWriter::CreateShards(const BlockList& model, std::uint64_t shard_bytes) {

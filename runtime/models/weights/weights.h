@@ -77,7 +77,7 @@ class ModelWriter {
               nlohmann::ordered_json config)
       : folder_(std::move(folder)), source_(std::move(source)), config_(std::move(config)) {}
   Status CreateShards(const BlockList& model, std::uint64_t shard_bytes);
-  Status CheckRoom() const;
+  Status CheckFreeSpace() const;
   Status CopyCompanions() const;
 
   std::filesystem::path folder_;

@@ -60,9 +60,9 @@ Status TakeLine(std::string_view line, BaseShapes* shapes, std::vector<Dimension
     return InvalidArgumentError("\"" + std::string(line) + "\" is not \"name:\" or \"- size\"");
   }
   const std::string name(Unquoted(Trimmed(line.substr(0, colon))));
-  const auto [place, fresh] = shapes->try_emplace(name);
+  const auto [entry, fresh] = shapes->try_emplace(name);
   if (!fresh) return InvalidArgumentError(name + " is there twice");
-  *latest = &place->second;
+  *latest = &entry->second;
   const std::string_view rest = Trimmed(line.substr(colon + 1));
   return rest.empty() ? OkStatus() : ParseList(rest, *latest);
 }

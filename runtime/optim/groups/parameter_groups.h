@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/kernels/optimizer_slice.h"
 
 namespace ds::optim {
 

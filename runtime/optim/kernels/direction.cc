@@ -15,8 +15,8 @@ namespace ds::optim {
 namespace {
 
 // Adds the squares block by block, in order.
-DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& part) {
-  const FlatViews views = ViewPart({.parameter = part.parameter, .state = part.state});
+DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const OptimizerSlice& slice) {
+  const FlatViews views = ViewSlice({.parameter = slice.parameter, .state = slice.state});
   const std::int64_t blocks = (views.count - 1) / FlatBlock::kMaxCount + 1;
   std::vector<DirectionSquares> partial(static_cast<std::size_t>(blocks));
   ForEachBlock(views, [&](const FlatBlock& block) {
@@ -38,7 +38,7 @@ DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& 
 
 }  // namespace
 
-DirectionCoefficients MakeDirectionCoefficients(const PartRates& rates,
+DirectionCoefficients MakeDirectionCoefficients(const SliceRates& rates,
                                                 const DirectionSettings& settings) {
   return {.gradient_scale = static_cast<float>(rates.gradient_scale),
           .weight_decay = static_cast<float>(rates.weight_decay),
@@ -49,22 +49,23 @@ DirectionCoefficients MakeDirectionCoefficients(const PartRates& rates,
           .eps_outside = static_cast<float>(settings.eps_inside ? 0.0 : settings.eps)};
 }
 
-void UpdateMoments(const DirectionCoefficients& c, const Part& part) {
-  UpdatePart(MomentsOp{c}, part);
+void UpdateMoments(const DirectionCoefficients& c, const OptimizerSlice& slice) {
+  UpdateSlice(MomentsOp{c}, slice);
 }
 
-at::Tensor ComputeDirection(const DirectionCoefficients& c, const Part& part) {
-  const Part target{.parameter = at::empty(part.parameter.sizes(), part.state[0].options()),
-                    .gradient = part.parameter,
-                    .state = {part.state[0], part.state[1]},
-                    .launch = part.launch};
-  UpdatePart(DirectionOp{c}, target);
+at::Tensor ComputeDirection(const DirectionCoefficients& c, const OptimizerSlice& slice) {
+  const OptimizerSlice target{
+      .parameter = at::empty(slice.parameter.sizes(), slice.state[0].options()),
+      .gradient = slice.parameter,
+      .state = {slice.state[0], slice.state[1]},
+      .launch = slice.launch};
+  UpdateSlice(DirectionOp{c}, target);
   return target.parameter;
 }
 
-DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part) {
-  if (part.launch == nullptr) return SumSquaresByBlocks(c, part);
-  return {SumOfSquares(part.parameter), SumOfSquares(ComputeDirection(c, part))};
+DirectionSquares SumSquares(const DirectionCoefficients& c, const OptimizerSlice& slice) {
+  if (slice.launch == nullptr) return SumSquaresByBlocks(c, slice);
+  return {SumOfSquares(slice.parameter), SumOfSquares(ComputeDirection(c, slice))};
 }
 
 double ComputeTrustRatio(const DirectionSquares& squares, double least, double most) {
@@ -73,8 +74,9 @@ double ComputeTrustRatio(const DirectionSquares& squares, double least, double m
   return std::clamp(ratio, least, most);
 }
 
-void StepAlongDirection(const DirectionCoefficients& c, const Part& part, double factor) {
-  UpdatePart(StepAlongOp{c, static_cast<float>(factor)}, part);
+void StepAlongDirection(const DirectionCoefficients& c, const OptimizerSlice& slice,
+                        double factor) {
+  UpdateSlice(StepAlongOp{c, static_cast<float>(factor)}, slice);
 }
 
 }  // namespace ds::optim

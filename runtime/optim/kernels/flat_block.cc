@@ -192,36 +192,37 @@ void UpdateAllNarrow(const FlatOp& op, const FlatViews& views) {
 }
 
 // One thread's buffers for upcast elements.
-struct Rooms {
-  using Room = std::array<float, kBlock>;
-  Room parameter, gradient, scaled_gradient, state[2];
+struct UpcastBuffers {
+  using Buffer = std::array<float, kBlock>;
+  Buffer parameter, gradient, scaled_gradient, state[2];
 };
 
-// Returns elements of a view in fp32: in place, or upcast into `room`.
-float* Widened(const FlatView& view, const FlatBlock& block, Rooms::Room& room) {
+// Returns elements of a view in fp32: in place, or upcast into `buffer`.
+float* Widened(const FlatView& view, const FlatBlock& block, UpcastBuffers::Buffer& buffer) {
   if (view.data == nullptr) return nullptr;
   switch (view.type) {
     case FlatType::kFloat:
       return static_cast<float*>(view.data) + block.start;
     case FlatType::kBFloat16:
-      Widen(static_cast<const BFloat16*>(view.data) + block.start, block.count, room.data());
+      Widen(static_cast<const BFloat16*>(view.data) + block.start, block.count, buffer.data());
       break;
     case FlatType::kHalf:
-      Widen(static_cast<const Float16*>(view.data) + block.start, block.count, room.data());
+      Widen(static_cast<const Float16*>(view.data) + block.start, block.count, buffer.data());
       break;
   }
-  return room.data();
+  return buffer.data();
 }
 
 // Returns gradients in fp32. Those of 16-bit parameters are rounded and scaled in the parameters'
 // type.
-const float* WidenedGradient(const FlatViews& views, const FlatBlock& block, Rooms& rooms) {
-  const float* const gradient = Widened(views.gradient, block, rooms.gradient);
+const float* WidenedGradient(const FlatViews& views, const FlatBlock& block,
+                             UpcastBuffers& buffers) {
+  const float* const gradient = Widened(views.gradient, block, buffers.gradient);
   if (gradient == nullptr || views.parameter.type == FlatType::kFloat) return gradient;
   const auto scale =
       views.parameter.type == FlatType::kBFloat16 ? &ScaleInBFloat16 : &ScaleInFloat16;
-  scale(gradient, block.count, views.narrow_scale, rooms.scaled_gradient.data());
-  return rooms.scaled_gradient.data();
+  scale(gradient, block.count, views.narrow_scale, buffers.scaled_gradient.data());
+  return buffers.scaled_gradient.data();
 }
 
 // Writes elements to a view, unless they are already in it.
@@ -244,12 +245,12 @@ void Store(const float* wide, const FlatBlock& block, const FlatView& view) {
 
 void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock&)> update) {
   const auto run = [&](std::int64_t start) {
-    Rooms rooms;
+    UpcastBuffers buffers;
     FlatBlock block{.start = start, .count = std::min(kBlock, views.count - start)};
-    block.parameter = Widened(views.parameter, block, rooms.parameter);
-    block.gradient = WidenedGradient(views, block, rooms);
+    block.parameter = Widened(views.parameter, block, buffers.parameter);
+    block.gradient = WidenedGradient(views, block, buffers);
     for (std::size_t i = 0; i < block.state.size(); ++i) {
-      block.state[i] = Widened(views.state[i], block, rooms.state[i]);
+      block.state[i] = Widened(views.state[i], block, buffers.state[i]);
     }
     update(block);
     Store(block.parameter, block, views.parameter);

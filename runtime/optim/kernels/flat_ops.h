@@ -24,8 +24,8 @@ struct UpdateDecision {
   float applies = 1.0F;         // 0: the update leaves all views unchanged
 };
 
-// The views of a Part. Two views may be identical memory, element for element; otherwise they must
-// not overlap.
+// The views of an OptimizerSlice. Two views may be identical memory, element for element; otherwise
+// they must not overlap.
 struct FlatViews {
   FlatView parameter;  // 16-bit ones are rounded to nearest once, after the arithmetic in fp32
   FlatView gradient;

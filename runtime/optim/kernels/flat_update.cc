@@ -32,13 +32,13 @@ FlatView ViewTensor(const at::Tensor& view, const at::Tensor& parameter) {
 // Returns the views that the op uses. The gradient of 16-bit parameters is scaled when it is
 // rounded.
 template <typename Op>
-FlatViews TakeViews(Op* op, const Part& part) {
+FlatViews TakeViews(Op* op, const OptimizerSlice& slice) {
   constexpr Streams kStreams = Op::kStreams;
-  Part used{.parameter = part.parameter};
-  if (kStreams.reads_gradient) used.gradient = part.gradient;
-  if (kStreams.writes_parameter) used.published = part.published;
-  for (std::size_t i = 0; i < kStreams.states; ++i) used.state.push_back(part.state.at(i));
-  FlatViews views = ViewPart(used);
+  OptimizerSlice used{.parameter = slice.parameter};
+  if (kStreams.reads_gradient) used.gradient = slice.gradient;
+  if (kStreams.writes_parameter) used.published = slice.published;
+  for (std::size_t i = 0; i < kStreams.states; ++i) used.state.push_back(slice.state.at(i));
+  FlatViews views = ViewSlice(used);
   if constexpr (requires { op->c.gradient_scale; }) {
     if (views.parameter.type != FlatType::kFloat) {
       views.narrow_scale = std::exchange(op->c.gradient_scale, 1.0F);
@@ -59,23 +59,23 @@ FlatUpdate FindFlatUpdate(const at::Device& device) {
   return update;
 }
 
-FlatViews ViewPart(const Part& part) {
-  const auto view = [&](const at::Tensor& each) { return ViewTensor(each, part.parameter); };
-  FlatViews views{.parameter = view(part.parameter),
-                  .gradient = view(part.gradient),
-                  .published = view(part.published),
-                  .count = part.parameter.numel(),
-                  .device = std::max<int>(0, part.parameter.device().index())};
-  for (std::size_t i = 0; i < std::min(part.state.size(), std::size(views.state)); ++i) {
-    views.state[i] = view(part.state[i]);
+FlatViews ViewSlice(const OptimizerSlice& slice) {
+  const auto view = [&](const at::Tensor& each) { return ViewTensor(each, slice.parameter); };
+  FlatViews views{.parameter = view(slice.parameter),
+                  .gradient = view(slice.gradient),
+                  .published = view(slice.published),
+                  .count = slice.parameter.numel(),
+                  .device = std::max<int>(0, slice.parameter.device().index())};
+  for (std::size_t i = 0; i < std::min(slice.state.size(), std::size(views.state)); ++i) {
+    views.state[i] = view(slice.state[i]);
   }
   return views;
 }
 
-void UpdatePart(FlatOp op, const Part& part, const UpdateDecision* decision) {
-  FlatViews views = std::visit([&](auto& each) { return TakeViews(&each, part); }, op);
+void UpdateSlice(FlatOp op, const OptimizerSlice& slice, const UpdateDecision* decision) {
+  FlatViews views = std::visit([&](auto& each) { return TakeViews(&each, slice); }, op);
   views.decision = decision;
-  const FlatUpdate update = part.launch != nullptr ? part.launch : &UpdateOnCpu;
+  const FlatUpdate update = slice.launch != nullptr ? slice.launch : &UpdateOnCpu;
   update(op, views);
 }
 

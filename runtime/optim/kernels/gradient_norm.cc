@@ -85,19 +85,19 @@ double SumOfSquares(const at::Tensor& flat) {
   return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
-void SquaresOfParts::Add(at::Tensor values, double weight) {
-  if (values.numel() > 0) parts_[weight].push_back(std::move(values));
+void SquareSum::Add(at::Tensor values, double weight) {
+  if (values.numel() > 0) slices_[weight].push_back(std::move(values));
 }
 
-void SquaresOfParts::Measure() {
-  for (const auto& [weight, parts] : std::exchange(parts_, {})) {
-    const at::Tensor squares = at::stack(at::_foreach_norm(parts, 2, at::kDouble)).square_();
+void SquareSum::Measure() {
+  for (const auto& [weight, slices] : std::exchange(slices_, {})) {
+    const at::Tensor squares = at::stack(at::_foreach_norm(slices, 2, at::kDouble)).square_();
     const at::Tensor sum = squares.sum().mul_(weight);
     sum_ = sum_.defined() ? sum_.add_(sum) : sum;
   }
 }
 
-at::Tensor SquaresOfParts::Sum() {
+at::Tensor SquareSum::Sum() {
   Measure();
   return std::exchange(sum_, {});
 }

@@ -16,21 +16,21 @@ namespace ds::optim {
 // does not depend on the number of threads.
 double SumOfSquares(const at::Tensor& flat);
 
-// SquaresOfParts computes the weighted sum of the squares of parts on a device other than the CPU.
+// SquareSum computes the weighted sum of the squares of slices on a device other than the CPU.
 // One multi-tensor kernel computes their norms. The sum stays on the device, without
 // synchronization.
-class SquaresOfParts {
+class SquareSum {
  public:
   // Adds values with the same requirements. They are referenced until Measure or Sum.
   void Add(at::Tensor values, double weight);
   // Adds up the squares of the values added so far and releases them. They may change afterwards.
   void Measure();
-  // Returns the sum over all parts of weight * sum of squares, a double scalar on their device;
-  // undefined without parts. Resets the sum.
+  // Returns the sum over all slices of weight * sum of squares, a double scalar on their device;
+  // undefined without slices. Resets the sum.
   at::Tensor Sum();
 
  private:
-  std::map<double, std::vector<at::Tensor>> parts_;  // by their weight
+  std::map<double, std::vector<at::Tensor>> slices_;  // by their weight
   at::Tensor sum_;
 };
 

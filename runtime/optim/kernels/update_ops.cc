@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/kernels/optimizer_slice.h"
 
 namespace ds::optim {
 
-FlatOp MakeOp(const config::AdamConfig& config, const PartRates& rates) {
+FlatOp MakeOp(const config::AdamConfig& config, const SliceRates& rates) {
   const auto t = static_cast<double>(rates.step);
   const bool corrects = config.bias_correction;
   const double correction1 = corrects ? 1.0 - std::pow(rates.beta1, t) : 1.0;
@@ -23,7 +23,7 @@ FlatOp MakeOp(const config::AdamConfig& config, const PartRates& rates) {
                  .eps = static_cast<float>(config.eps)}};
 }
 
-FlatOp MakeOp(const config::SgdConfig& config, const PartRates& rates) {
+FlatOp MakeOp(const config::SgdConfig& config, const SliceRates& rates) {
   const bool first = rates.step == 1;
   const SgdCoefficients c{
       .gradient_scale = static_cast<float>(rates.gradient_scale),
@@ -37,7 +37,7 @@ FlatOp MakeOp(const config::SgdConfig& config, const PartRates& rates) {
   return SgdMomentumOp{c};
 }
 
-FlatOp MakeOp(const config::AdagradConfig& config, const PartRates& rates) {
+FlatOp MakeOp(const config::AdagradConfig& config, const SliceRates& rates) {
   const double elapsed = static_cast<double>(rates.step - 1);
   return AdagradOp{{.gradient_scale = static_cast<float>(rates.gradient_scale),
                     .l2 = static_cast<float>(rates.weight_decay),
@@ -45,7 +45,7 @@ FlatOp MakeOp(const config::AdagradConfig& config, const PartRates& rates) {
                     .eps = static_cast<float>(config.eps)}};
 }
 
-FlatOp MakeOp(const config::LionConfig& config, const PartRates& rates) {
+FlatOp MakeOp(const config::LionConfig& config, const SliceRates& rates) {
   // 1 - beta is rounded as DeepSpeed rounds it, in fp32: for 0.999 that is five digits.
   return LionOp{{.gradient_scale = static_cast<float>(rates.gradient_scale),
                  .decay_factor = static_cast<float>(1.0 - rates.lr * rates.weight_decay),

@@ -13,7 +13,7 @@
 
 namespace ds::optim {
 
-struct PartRates;
+struct SliceRates;
 
 // Adam and AdamW, as PyTorch's fused AdamW computes them:
 //   AdamW: p -= lr * weight_decay * p        Adam: g += weight_decay * p
@@ -139,9 +139,9 @@ struct LionOp {
 using FlatOp = std::variant<AdamOp, SgdOp, SgdMomentumOp, AdagradOp, LionOp, MomentsOp, StepAlongOp,
                             DirectionOp, MuonMomentumOp, DecayAndStepOp>;
 
-FlatOp MakeOp(const config::AdamConfig& config, const PartRates& rates);
-FlatOp MakeOp(const config::SgdConfig& config, const PartRates& rates);
-FlatOp MakeOp(const config::AdagradConfig& config, const PartRates& rates);
-FlatOp MakeOp(const config::LionConfig& config, const PartRates& rates);
+FlatOp MakeOp(const config::AdamConfig& config, const SliceRates& rates);
+FlatOp MakeOp(const config::SgdConfig& config, const SliceRates& rates);
+FlatOp MakeOp(const config::AdagradConfig& config, const SliceRates& rates);
+FlatOp MakeOp(const config::LionConfig& config, const SliceRates& rates);
 
 }  // namespace ds::optim

@@ -10,13 +10,14 @@ std::int64_t LastWarmUpUpdate(std::int64_t freeze_step) {
   return std::max<std::int64_t>(1, freeze_step - 1);
 }
 
-void UpdateMomentum(const Part& part, double gradient_scale, double beta1) {
-  const at::Tensor gradient = part.gradient.to(at::kFloat);
-  part.state[0].lerp_(gradient_scale == 1.0 ? gradient : gradient.mul(gradient_scale), 1.0 - beta1);
+void UpdateMomentum(const OptimizerSlice& slice, double gradient_scale, double beta1) {
+  const at::Tensor gradient = slice.gradient.to(at::kFloat);
+  slice.state[0].lerp_(gradient_scale == 1.0 ? gradient : gradient.mul(gradient_scale),
+                       1.0 - beta1);
 }
 
-void ZeroWhereVarianceIs(const at::Tensor& values, const Part& part) {
-  values.masked_fill_(part.state[1].eq(0), 0.0);
+void ZeroWithoutVariance(const at::Tensor& values, const OptimizerSlice& slice) {
+  values.masked_fill_(slice.state[1].eq(0), 0.0);
 }
 
 }  // namespace ds::optim

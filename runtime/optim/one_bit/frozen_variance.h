@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/kernels/optimizer_slice.h"
 
 namespace ds::optim {
 
@@ -16,9 +16,9 @@ namespace ds::optim {
 std::int64_t LastWarmUpUpdate(std::int64_t freeze_step);
 
 // m = m + (1 - beta1) (gradient - m), with the gradient scaled.
-void UpdateMomentum(const Part& part, double gradient_scale, double beta1);
+void UpdateMomentum(const OptimizerSlice& slice, double gradient_scale, double beta1);
 
-// Zeroes the elements of `values` with zero variance (state 1 of the part).
-void ZeroWhereVarianceIs(const at::Tensor& values, const Part& part);
+// Zeroes the elements of `values` with zero variance (state 1 of the slice).
+void ZeroWithoutVariance(const at::Tensor& values, const OptimizerSlice& slice);
 
 }  // namespace ds::optim

@@ -8,7 +8,7 @@
 // above. Compression cannot represent zero: where v is zero, because there was no gradient, m is
 // kept at zero (DeepSpeed's users request it with an exp_avg_mask).
 //
-// Unsharded parts only. The compression errors are not in checkpoints, as in DeepSpeed.
+// Unsharded slices only. The compression errors are not in checkpoints, as in DeepSpeed.
 
 #include <memory>
 #include <string_view>
@@ -29,9 +29,9 @@ class OneBitAdam : public Optimizer {
 
   std::string_view name() const override { return "OneBitAdam"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  bool WantsOwnGradients(std::int64_t step) const override;
-  void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const PartRates& rates, const Part& part) override;
+  bool NeedsLocalGradients(std::int64_t step) const override;
+  void Begin(const Update& update, const RankSlices& all) override;
+  void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) override;
   void StateWasLoaded() override { average_.ForgetErrors(); }
 
  private:
@@ -44,26 +44,26 @@ std::span<const std::string_view> OneBitAdam::state_names(const ParameterGroup&)
   return kNames;
 }
 
-bool OneBitAdam::WantsOwnGradients(std::int64_t step) const {
+bool OneBitAdam::NeedsLocalGradients(std::int64_t step) const {
   return step > LastWarmUpUpdate(config_.freeze_step);
 }
 
-void OneBitAdam::Begin(const Update& update, const RankParts& all) {
-  if (!WantsOwnGradients(update.step)) return;
+void OneBitAdam::Begin(const Update& update, const RankSlices& all) {
+  if (!NeedsLocalGradients(update.step)) return;
   std::vector<at::Tensor> momenta;
-  for (const Part& part : all.parts) {
-    UpdateMomentum(part, update.gradient_scale, MakeRates(update, part).beta1);
-    momenta.push_back(part.state[0]);
+  for (const OptimizerSlice& slice : all.slices) {
+    UpdateMomentum(slice, update.gradient_scale, MakeRates(update, slice).beta1);
+    momenta.push_back(slice.state[0]);
   }
   average_.Take(all, momenta);
-  for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
+  for (const OptimizerSlice& slice : all.slices) ZeroWithoutVariance(slice.state[0], slice);
 }
 
-void OneBitAdam::ApplyRates(const PartRates& rates, const Part& part) {
+void OneBitAdam::ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) {
   const DirectionCoefficients c =
       MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
-  if (!WantsOwnGradients(rates.step)) UpdateMoments(c, part);
-  StepAlongDirection(c, part, -rates.lr);
+  if (!NeedsLocalGradients(rates.step)) UpdateMoments(c, slice);
+  StepAlongDirection(c, slice, -rates.lr);
 }
 
 }  // namespace

@@ -16,20 +16,20 @@ struct Gathered {
   at::Tensor Joined() const { return alone() ? parameters[0] : at::cat(parameters); }
 };
 
-Gathered& GroupFor(const Part& part, std::vector<Gathered>* all) {
-  if (part.published.defined()) {
+Gathered& GroupFor(const OptimizerSlice& slice, std::vector<Gathered>* all) {
+  if (slice.published.defined()) {
     const auto found = std::find_if(all->begin(), all->end(),
-                                    [&](const Gathered& g) { return g.group == part.group; });
+                                    [&](const Gathered& g) { return g.group == slice.group; });
     if (found != all->end()) return *found;
   }
-  return all->emplace_back(Gathered{.group = part.group, .parameters = {}});
+  return all->emplace_back(Gathered{.group = slice.group, .parameters = {}});
 }
 
-std::vector<Gathered> Gather(const RankParts& all, const std::vector<at::Tensor>& views) {
+std::vector<Gathered> Gather(const RankSlices& all, const std::vector<at::Tensor>& views) {
   std::vector<Gathered> gathered;
-  for (std::size_t i = 0; i < all.parts.size(); ++i) {
-    for (const Segment& segment : all.parts[i].segments) {
-      GroupFor(all.parts[i], &gathered)
+  for (std::size_t i = 0; i < all.slices.size(); ++i) {
+    for (const Segment& segment : all.slices[i].segments) {
+      GroupFor(all.slices[i], &gathered)
           .parameters.push_back(views[i].narrow(0, segment.start, segment.count));
     }
   }
@@ -47,7 +47,7 @@ void CopyBack(const at::Tensor& joined, const Gathered& gathered) {
 
 }  // namespace
 
-void OneBitAverage::Take(const RankParts& all, const std::vector<at::Tensor>& views) {
+void OneBitAverage::Take(const RankSlices& all, const std::vector<at::Tensor>& views) {
   const std::vector<Gathered> gathered = Gather(all, views);
   std::vector<at::Tensor> buffers;
   std::int64_t bytes = 0;

@@ -22,9 +22,9 @@ namespace ds::optim {
 
 class OneBitAverage {
  public:
-  // Replaces each of `views` by its mean over ranks. views[i] has the layout of part i's views.
-  // Pass the same parts in every call. Collective.
-  void Take(const RankParts& all, const std::vector<at::Tensor>& views);
+  // Replaces each of `views` by its mean over ranks. views[i] has the layout of slice i's views.
+  // Pass the same slices in every call. Collective.
+  void Take(const RankSlices& all, const std::vector<at::Tensor>& views);
 
   // The next call starts without errors, like the first one.
   void ForgetErrors() {

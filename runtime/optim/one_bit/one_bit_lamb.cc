@@ -15,7 +15,7 @@
 // values from compression and is part of it, as in DeepSpeed. A parameter with zero m at the freeze
 // (DeepSpeed fails there) is excluded: its m remains zero.
 //
-// Unsharded parts only. The compression errors are not in checkpoints, as in DeepSpeed.
+// Unsharded slices only. The compression errors are not in checkpoints, as in DeepSpeed.
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -55,9 +55,9 @@ class OneBitLamb : public Optimizer {
 
   std::string_view name() const override { return "OneBitLamb"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  bool WantsOwnGradients(std::int64_t step) const override;
-  void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const PartRates& rates, const Part& part) override;
+  bool NeedsLocalGradients(std::int64_t step) const override;
+  void Begin(const Update& update, const RankSlices& all) override;
+  void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) override;
   nlohmann::json State() const override;
   Status LoadState(const nlohmann::json& state, std::int64_t parameter_count) override;
   void StateWasLoaded() override;
@@ -73,15 +73,15 @@ class OneBitLamb : public Optimizer {
   Trust& TrustOf(const Segment& segment) {
     return trust_.at(static_cast<std::size_t>(segment.parameter));
   }
-  DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
-  void WarmUp(const PartRates& rates, const Part& part);
-  void FindScalings(const RankParts& all);
+  DirectionCoefficients MakeCoefficients(const SliceRates& rates) const;
+  void WarmUp(const SliceRates& rates, const OptimizerSlice& slice);
+  void FindScalings(const RankSlices& all);
   at::Tensor WithPadding(std::vector<at::Tensor> momenta);
-  void AverageMomenta(const RankParts& all);
-  void StepFrozen(const PartRates& rates, const Part& part);
+  void AverageMomenta(const RankSlices& all);
+  void StepFrozen(const SliceRates& rates, const OptimizerSlice& slice);
   // Returns f of one parameter, from its views and the share of its direction that is not weight
   // decay.
-  double UpdateFactor(const Part& cut, double share, Trust* trust) const;
+  double UpdateFactor(const OptimizerSlice& segment_slice, double share, Trust* trust) const;
 
   config::OneBitLambConfig config_;
   std::vector<Trust> trust_;                // by parameter
@@ -96,43 +96,43 @@ std::span<const std::string_view> OneBitLamb::state_names(const ParameterGroup&)
   return kNames;
 }
 
-bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
+bool OneBitLamb::NeedsLocalGradients(std::int64_t step) const {
   return step > LastWarmUpUpdate(config_.freeze_step);
 }
 
-DirectionCoefficients OneBitLamb::MakeCoefficients(const PartRates& rates) const {
+DirectionCoefficients OneBitLamb::MakeCoefficients(const SliceRates& rates) const {
   return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
-void OneBitLamb::Begin(const Update& update, const RankParts& all) {
+void OneBitLamb::Begin(const Update& update, const RankSlices& all) {
   trust_.resize(static_cast<std::size_t>(all.parameter_count));
-  if (!WantsOwnGradients(update.step)) return;
+  if (!NeedsLocalGradients(update.step)) return;
   FindScalings(all);
   momenta_before_.assign(trust_.size(), at::Tensor());
   std::int64_t bytes = 0;
-  for (const Part& part : all.parts) {
-    const at::Tensor before = part.state[0].clone();
+  for (const OptimizerSlice& slice : all.slices) {
+    const at::Tensor before = slice.state[0].clone();
     bytes += static_cast<std::int64_t>(before.nbytes());
-    for (const Segment& segment : part.segments) {
+    for (const Segment& segment : slice.segments) {
       momenta_before_[static_cast<std::size_t>(segment.parameter)] =
           before.narrow(0, segment.start, segment.count);
     }
-    UpdateMomentum(part, update.gradient_scale, MakeRates(update, part).beta1);
+    UpdateMomentum(slice, update.gradient_scale, MakeRates(update, slice).beta1);
   }
   momenta_entry_ = Book(all, device::MemoryUse::kCommBuffers, bytes);
   AverageMomenta(all);
 }
 
 // Scales the momenta to the same magnitude, once, so that one scale fits all.
-void OneBitLamb::FindScalings(const RankParts& all) {
+void OneBitLamb::FindScalings(const RankSlices& all) {
   if (std::any_of(trust_.begin(), trust_.end(), [](const Trust& t) { return t.scaling != 0.0; })) {
     return;
   }
   double sum = 0.0;
   std::int64_t count = 0;
-  for (const Part& part : all.parts) {
-    for (const Segment& segment : part.segments) {
-      const double size = Norm(part.state[0].narrow(0, segment.start, segment.count)) /
+  for (const OptimizerSlice& slice : all.slices) {
+    for (const Segment& segment : slice.segments) {
+      const double size = Norm(slice.state[0].narrow(0, segment.start, segment.count)) /
                           std::sqrt(static_cast<double>(segment.count));
       if (!(size > 0.0)) continue;
       TrustOf(segment).scaling = size;
@@ -160,12 +160,12 @@ void OneBitLamb::StateWasLoaded() {
   padding_ = at::Tensor();
 }
 
-void OneBitLamb::AverageMomenta(const RankParts& all) {
+void OneBitLamb::AverageMomenta(const RankSlices& all) {
   std::vector<at::Tensor> momenta;
   std::vector<double> scalings;
-  for (const Part& part : all.parts) {
-    for (const Segment& segment : part.segments) {
-      const at::Tensor momentum = part.state[0].narrow(0, segment.start, segment.count);
+  for (const OptimizerSlice& slice : all.slices) {
+    for (const Segment& segment : slice.segments) {
+      const at::Tensor momentum = slice.state[0].narrow(0, segment.start, segment.count);
       const double scaling = TrustOf(segment).scaling;
       momentum.mul_(scaling);
       if (scaling == 0.0) continue;
@@ -185,36 +185,37 @@ void OneBitLamb::AverageMomenta(const RankParts& all) {
     start += momenta[i].numel();
   }
   padding_.copy_(flat.narrow(0, start, padding_.numel()));
-  for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
+  for (const OptimizerSlice& slice : all.slices) ZeroWithoutVariance(slice.state[0], slice);
 }
 
-void OneBitLamb::ApplyRates(const PartRates& rates, const Part& part) {
-  if (WantsOwnGradients(rates.step)) {
-    StepFrozen(rates, part);
+void OneBitLamb::ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) {
+  if (NeedsLocalGradients(rates.step)) {
+    StepFrozen(rates, slice);
   } else {
-    WarmUp(rates, part);
+    WarmUp(rates, slice);
   }
 }
 
-void OneBitLamb::WarmUp(const PartRates& rates, const Part& part) {
+void OneBitLamb::WarmUp(const SliceRates& rates, const OptimizerSlice& slice) {
   const DirectionCoefficients c = MakeCoefficients(rates);
-  UpdateMoments(c, part);
+  UpdateMoments(c, slice);
   if (rates.step == LastWarmUpUpdate(config_.freeze_step)) {
-    part.state[kFresh].copy_(part.state[1]);
+    slice.state[kFresh].copy_(slice.state[1]);
   }
-  for (const Segment& segment : part.segments) {
-    const Part cut = Cut(part, segment.start, segment.count);
+  for (const Segment& segment : slice.segments) {
+    const OptimizerSlice segment_slice = Cut(slice, segment.start, segment.count);
     const double ratio =
-        ComputeTrustRatio(SumSquares(c, cut), config_.min_coeff, config_.max_coeff);
+        ComputeTrustRatio(SumSquares(c, segment_slice), config_.min_coeff, config_.max_coeff);
     double& mean = TrustOf(segment).ratio;
     if (ratio != 1.0) mean = config_.coeff_beta * mean + (1.0 - config_.coeff_beta) * ratio;
-    StepAlongDirection(c, cut, -rates.lr * ratio);
+    StepAlongDirection(c, segment_slice, -rates.lr * ratio);
   }
 }
 
-double OneBitLamb::UpdateFactor(const Part& cut, double share, Trust* trust) const {
-  const at::Tensor frozen = at::sqrt(cut.state[1]).add_(config_.eps);
-  const at::Tensor fresh = at::sqrt(cut.state[kFresh]).add_(config_.eps);
+double OneBitLamb::UpdateFactor(const OptimizerSlice& segment_slice, double share,
+                                Trust* trust) const {
+  const at::Tensor frozen = at::sqrt(segment_slice.state[1]).add_(config_.eps);
+  const at::Tensor fresh = at::sqrt(segment_slice.state[kFresh]).add_(config_.eps);
   double factor = frozen.div_(fresh).max().item<double>() * share + (1.0 - share);
   factor = std::clamp(factor, config_.factor_min, config_.factor_max);
   factor = std::clamp(factor, trust->factor * (1.0 - config_.factor_threshold),
@@ -223,23 +224,24 @@ double OneBitLamb::UpdateFactor(const Part& cut, double share, Trust* trust) con
   return factor;
 }
 
-void OneBitLamb::StepFrozen(const PartRates& rates, const Part& part) {
+void OneBitLamb::StepFrozen(const SliceRates& rates, const OptimizerSlice& slice) {
   const double beta1 = rates.beta1;
-  for (const Segment& segment : part.segments) {
+  for (const Segment& segment : slice.segments) {
     if (segment.count == 0) continue;
-    const Part cut = Cut(part, segment.start, segment.count);
+    const OptimizerSlice segment_slice = Cut(slice, segment.start, segment.count);
     const at::Tensor& before = momenta_before_.at(static_cast<std::size_t>(segment.parameter));
-    const at::Tensor said = cut.state[0].sub(before, beta1).div_(1.0 - beta1);
-    cut.state[kFresh].mul_(config_.beta2).addcmul_(said, said, 1.0 - config_.beta2);
-    const at::Tensor plain = cut.state[0].div(at::sqrt(cut.state[1]).add_(config_.eps));
-    const at::Tensor direction = plain.add(cut.parameter, rates.weight_decay);
+    const at::Tensor said = segment_slice.state[0].sub(before, beta1).div_(1.0 - beta1);
+    segment_slice.state[kFresh].mul_(config_.beta2).addcmul_(said, said, 1.0 - config_.beta2);
+    const at::Tensor plain =
+        segment_slice.state[0].div(at::sqrt(segment_slice.state[1]).add_(config_.eps));
+    const at::Tensor direction = plain.add(segment_slice.parameter, rates.weight_decay);
     const double share = rates.weight_decay > 0.0 ? ShareOf(plain, direction) : 1.0;
     Trust& trust = TrustOf(segment);
-    const double factor = UpdateFactor(cut, share, &trust);
-    cut.parameter.sub_(direction, rates.lr * trust.ratio * factor);
+    const double factor = UpdateFactor(segment_slice, share, &trust);
+    segment_slice.parameter.sub_(direction, rates.lr * trust.ratio * factor);
     momenta_before_[static_cast<std::size_t>(segment.parameter)] = at::Tensor();
   }
-  Publish(part);
+  Publish(slice);
 }
 
 nlohmann::json OneBitLamb::State() const {

@@ -38,7 +38,7 @@ std::span<const std::string_view> ZeroOneAdam::state_names(const ParameterGroup&
   return kNames;
 }
 
-bool ZeroOneAdam::WantsOwnGradients(std::int64_t step) const {
+bool ZeroOneAdam::NeedsLocalGradients(std::int64_t step) const {
   return intervals_.At(step) != ZeroOneUpdate::kRefresh;
 }
 
@@ -50,11 +50,11 @@ void ZeroOneAdam::StateWasLoaded() {
   has_local_moves_ = false;
 }
 
-DirectionCoefficients ZeroOneAdam::MakeCoefficients(const PartRates& rates) const {
+DirectionCoefficients ZeroOneAdam::MakeCoefficients(const SliceRates& rates) const {
   return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
-void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
+void ZeroOneAdam::Begin(const Update& update, const RankSlices& all) {
   const ZeroOneUpdate kind = intervals_.At(update.step);
   if (kind == ZeroOneUpdate::kRefresh) return;
   if (kind == ZeroOneUpdate::kOneBit) return FollowCompressedGradients(update, all);
@@ -64,72 +64,72 @@ void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
   has_local_moves_ = !exchange && all.groups.gradients->size() > 1;
 }
 
-void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankParts& all) {
-  std::vector<Part> parts = all.parts;
+void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankSlices& all) {
+  std::vector<OptimizerSlice> slices = all.slices;
   std::vector<at::Tensor> gradients;
   std::int64_t bytes = 0;
-  for (Part& part : parts) {
-    part.gradient = part.gradient.to(at::kFloat).mul(update.gradient_scale);
-    bytes += static_cast<std::int64_t>(part.gradient.nbytes());
-    gradients.push_back(part.gradient);
+  for (OptimizerSlice& slice : slices) {
+    slice.gradient = slice.gradient.to(at::kFloat).mul(update.gradient_scale);
+    bytes += static_cast<std::int64_t>(slice.gradient.nbytes());
+    gradients.push_back(slice.gradient);
   }
   const device::LedgerEntry entry = Book(all, device::MemoryUse::kCommBuffers, bytes);
   average_.Take(all, gradients);
-  for (const Part& part : parts) {
-    ZeroWhereVarianceIs(part.gradient, part);
-    UpdateMomentum(part, /*gradient_scale=*/1.0, MakeRates(update, part).beta1);
+  for (const OptimizerSlice& slice : slices) {
+    ZeroWithoutVariance(slice.gradient, slice);
+    UpdateMomentum(slice, /*gradient_scale=*/1.0, MakeRates(update, slice).beta1);
   }
 }
 
-void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool exchange) {
+void ZeroOneAdam::StepLocally(const Update& update, const RankSlices& all, bool exchange) {
   if (moved_.empty()) {
     // The previous errors belong to other compressed values.
     average_.ForgetErrors();
     std::int64_t bytes = 0;
-    for (const Part& part : all.parts) {
-      moved_.push_back(at::zeros_like(part.parameter));
+    for (const OptimizerSlice& slice : all.slices) {
+      moved_.push_back(at::zeros_like(slice.parameter));
       bytes += static_cast<std::int64_t>(moved_.back().nbytes());
     }
     moved_entry_ = Book(all, device::MemoryUse::kOptimizerState, bytes);
     rates_.assign(moved_.size(), 0.0);
   }
-  for (std::size_t i = 0; i < all.parts.size(); ++i) {
-    const Part& part = all.parts[i];
-    const PartRates rates = MakeRates(update, part);
-    UpdateMomentum(part, rates.gradient_scale, rates.beta1);
-    ZeroWhereVarianceIs(part.state[0], part);
-    const at::Tensor direction = ComputeDirection(MakeCoefficients(rates), part);
+  for (std::size_t i = 0; i < all.slices.size(); ++i) {
+    const OptimizerSlice& slice = all.slices[i];
+    const SliceRates rates = MakeRates(update, slice);
+    UpdateMomentum(slice, rates.gradient_scale, rates.beta1);
+    ZeroWithoutVariance(slice.state[0], slice);
+    const at::Tensor direction = ComputeDirection(MakeCoefficients(rates), slice);
     if (exchange) {
-      part.parameter.sub_(moved_[i]);
+      slice.parameter.sub_(moved_[i]);
     } else {
-      part.parameter.sub_(direction, rates.lr);
+      slice.parameter.sub_(direction, rates.lr);
     }
     moved_[i].sub_(direction, rates.lr);
     rates_[i] += rates.lr;
   }
 }
 
-void ZeroOneAdam::Exchange(const RankParts& all) {
-  for (std::size_t i = 0; i < all.parts.size(); ++i) {
-    moved_[i].mul_(at::sqrt(all.parts[i].state[1]).add_(config_.eps));
+void ZeroOneAdam::Exchange(const RankSlices& all) {
+  for (std::size_t i = 0; i < all.slices.size(); ++i) {
+    moved_[i].mul_(at::sqrt(all.slices[i].state[1]).add_(config_.eps));
   }
   average_.Take(all, moved_);
-  for (std::size_t i = 0; i < all.parts.size(); ++i) {
-    const Part& part = all.parts[i];
-    ZeroWhereVarianceIs(moved_[i], part);
-    if (rates_[i] > 0.0) part.state[0].copy_(moved_[i]).div_(-rates_[i]);
-    part.parameter.add_(moved_[i].div_(at::sqrt(part.state[1]).add_(config_.eps)));
+  for (std::size_t i = 0; i < all.slices.size(); ++i) {
+    const OptimizerSlice& slice = all.slices[i];
+    ZeroWithoutVariance(moved_[i], slice);
+    if (rates_[i] > 0.0) slice.state[0].copy_(moved_[i]).div_(-rates_[i]);
+    slice.parameter.add_(moved_[i].div_(at::sqrt(slice.state[1]).add_(config_.eps)));
     moved_[i].zero_();
     rates_[i] = 0.0;
   }
 }
 
-void ZeroOneAdam::ApplyRates(const PartRates& rates, const Part& part) {
+void ZeroOneAdam::ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) {
   const ZeroOneUpdate kind = intervals_.At(rates.step);
-  if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(part);
+  if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(slice);
   const DirectionCoefficients c = MakeCoefficients(rates);
-  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part);
-  StepAlongDirection(c, part, -rates.lr);
+  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, slice);
+  StepAlongDirection(c, slice, -rates.lr);
 }
 
 std::unique_ptr<Optimizer> MakeOptimizer(const config::ZeroOneAdamConfig& config,

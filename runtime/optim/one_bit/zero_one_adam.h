@@ -16,7 +16,7 @@
 // compression errors begin at zero.
 //
 // On one rank compression has no effect. (DeepSpeed drops the gradients of one-bit updates there.)
-// Unsharded parts only.
+// Unsharded slices only.
 
 #include <cstdint>
 #include <span>
@@ -78,25 +78,25 @@ class ZeroOneAdam : public Optimizer {
 
   std::string_view name() const override { return "ZeroOneAdam"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  bool WantsOwnGradients(std::int64_t step) const override;
-  void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const PartRates& rates, const Part& part) override;
+  bool NeedsLocalGradients(std::int64_t step) const override;
+  void Begin(const Update& update, const RankSlices& all) override;
+  void ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) override;
   bool has_local_moves() const override { return has_local_moves_; }
   void StateWasLoaded() override;
 
  private:
-  DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
-  void FollowCompressedGradients(const Update& update, const RankParts& all);
+  DirectionCoefficients MakeCoefficients(const SliceRates& rates) const;
+  void FollowCompressedGradients(const Update& update, const RankSlices& all);
   // Updates m and u. Updates p too, or, if an exchange follows, resets it to the last exchange.
-  void StepLocally(const Update& update, const RankParts& all, bool exchange);
-  void Exchange(const RankParts& all);
+  void StepLocally(const Update& update, const RankSlices& all, bool exchange);
+  void Exchange(const RankSlices& all);
 
   config::ZeroOneAdamConfig config_;
   ZeroOneIntervals intervals_;
   OneBitAverage average_;
-  std::vector<at::Tensor> moved_;  // u of each part, from the first local update on
+  std::vector<at::Tensor> moved_;  // u of each slice, from the first local update on
   device::LedgerEntry moved_entry_;
-  std::vector<double> rates_;     // sum since the last exchange, by part
+  std::vector<double> rates_;     // sum since the last exchange, by slice
   bool has_local_moves_ = false;  // since then, with more than one rank
 };
 

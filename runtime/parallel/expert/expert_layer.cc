@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kJitterEpsilon = 0.01;  // as in the reference
 
-// The rows of all experts, expert after expert, in the order of their places.
+// The rows of all experts, expert after expert, in the order of their slots.
 struct ExpertRows {
   std::vector<std::int64_t> counts;  // by expert, without dropped tokens
   at::Tensor of_route;               // [k, S]: the row of each route; dropped: one past the last
@@ -32,7 +32,7 @@ ExpertRows ListRows(const Routes& routes) {
   const auto all = counts.sum().item<std::int64_t>();
   const at::Tensor rows =
       starts.index_select(0, routes.experts.clamp_min(0).flatten()).view_as(routes.experts) +
-      routes.places;
+      routes.slots;
   ExpertRows listed;
   listed.of_route = at::where(kept, rows, at::full_like(rows, all));
   // A dropped route writes to the row after the last, which is not read.

@@ -31,7 +31,7 @@ std::int64_t FindCapacity(const at::Tensor& gates, double factor, std::int64_t l
 at::Tensor MeanOverTokens(const at::Tensor& values) { return values.to(at::kFloat).mean(0); }
 
 // Returns the index of each token of `mask` [S, E] among its expert's tokens.
-at::Tensor PlaceTokens(const at::Tensor& mask) { return mask.cumsum(0) - 1; }
+at::Tensor AssignSlots(const at::Tensor& mask) { return mask.cumsum(0) - 1; }
 
 at::Tensor MarkDropped(const at::Tensor& kept, const at::Tensor& experts) {
   return at::where(kept, experts, at::full_like(experts, -1));
@@ -67,7 +67,7 @@ Routes GateTop1(const at::Tensor& logits, const Top1Options& options) {
       options.selection_noise.defined() ? mask * options.selection_noise : mask;
   mask = mask * MarkLargest(order, routes.capacity, /*sorted=*/true);
   routes.experts = MarkDropped(mask.sum(1).gt(0), chosen).unsqueeze(0);
-  routes.places = (PlaceTokens(mask) * mask).sum(1).unsqueeze(0);
+  routes.slots = (AssignSlots(mask) * mask).sum(1).unsqueeze(0);
   routes.weights = (gates * mask).sum(1).unsqueeze(0);
   return routes;
 }
@@ -82,16 +82,16 @@ Routes GateTop2(const at::Tensor& logits, const Top2Options& options) {
       noisy.masked_fill(first_mask.to(at::kBool), -std::numeric_limits<double>::infinity());
   const at::Tensor second = at::argmax(others, 1);
   at::Tensor second_mask = at::one_hot(second, experts);
-  const at::Tensor first_places = PlaceTokens(first_mask);
+  const at::Tensor first_slots = AssignSlots(first_mask);
   // An expert's second choices come after all of its first choices.
-  const at::Tensor second_places = PlaceTokens(second_mask) + first_mask.sum(0, /*keepdim=*/true);
+  const at::Tensor second_slots = AssignSlots(second_mask) + first_mask.sum(0, /*keepdim=*/true);
   Routes routes{.counts = (first_mask + second_mask).sum(0)};
   routes.balance_loss = (MeanOverTokens(gates) * MeanOverTokens(first_mask)).mean() *
                         static_cast<double>(experts) * static_cast<double>(experts);
   if (options.capacity.drops) {
     routes.capacity = FindCapacity(gates, options.capacity.factor * 2, options.capacity.least);
-    first_mask = first_mask * first_places.lt(routes.capacity);
-    second_mask = second_mask * second_places.lt(routes.capacity);
+    first_mask = first_mask * first_slots.lt(routes.capacity);
+    second_mask = second_mask * second_slots.lt(routes.capacity);
   } else {
     routes.capacity = routes.counts.max().item<std::int64_t>();
   }
@@ -100,8 +100,8 @@ Routes GateTop2(const at::Tensor& logits, const Top2Options& options) {
   const at::Tensor sum = (first_gate + second_gate).clamp_min(kSmallestStep);
   routes.experts =
       at::stack({MarkDropped(first_mask.any(1), first), MarkDropped(second_mask.any(1), second)});
-  routes.places =
-      at::stack({(first_places * first_mask).sum(1), (second_places * second_mask).sum(1)});
+  routes.slots =
+      at::stack({(first_slots * first_mask).sum(1), (second_slots * second_mask).sum(1)});
   routes.weights = at::stack({first_gate / sum, second_gate / sum});
   return routes;
 }
@@ -123,15 +123,15 @@ Routes GateTopK(const at::Tensor& logits, const TopKOptions& options) {
       const at::Tensor taken = at::zeros_like(gates).scatter(1, chosen, values.detach());
       mask = mask * MarkLargest(taken, routes.capacity, /*sorted=*/false);
     } else {
-      mask = mask * PlaceTokens(mask).lt(routes.capacity);
+      mask = mask * AssignSlots(mask).lt(routes.capacity);
     }
   }
-  const at::Tensor places = PlaceTokens(mask);
+  const at::Tensor slots = AssignSlots(mask);
   const at::Tensor masked = gates * mask;
   const at::Tensor weights = masked / masked.sum(-1, /*keepdim=*/true).clamp_min(kSmallestStep);
   const at::Tensor kept = mask.gather(1, chosen);
   routes.experts = MarkDropped(kept.gt(0), chosen).t().contiguous();
-  routes.places = (places.gather(1, chosen) * kept).t().contiguous();
+  routes.slots = (slots.gather(1, chosen) * kept).t().contiguous();
   routes.weights = weights.gather(1, chosen).t().contiguous();
   return routes;
 }

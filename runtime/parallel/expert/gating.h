@@ -30,7 +30,7 @@ struct Capacity {
 
 struct Routes {
   at::Tensor experts;       // [k, S] int64; -1: dropped
-  at::Tensor places;        // [k, S] int64, index among the expert's tokens; dropped: 0
+  at::Tensor slots;         // [k, S] int64, index among the expert's tokens; dropped: 0
   at::Tensor weights;       // [k, S] fp32; dropped: 0, except in the top-k gate
   at::Tensor counts;        // [E] int64, tokens of each expert before dropping
   std::int64_t capacity;    // of each expert

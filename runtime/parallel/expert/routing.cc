@@ -22,35 +22,35 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Sums each token's rows. Places equal to the number of rows belong to dropped routes.
-at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& places, std::int64_t k) {
-  const bool drops = rows.size(0) < places.numel();
+at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& slots, std::int64_t k) {
+  const bool drops = rows.size(0) < slots.numel();
   const at::Tensor all =
       drops ? at::cat({rows, at::zeros({1, rows.size(1)}, rows.options())}) : rows;
-  return all.index_select(0, places).view({places.numel() / k, k, rows.size(1)}).sum(1);
+  return all.index_select(0, slots).view({slots.numel() / k, k, rows.size(1)}).sum(1);
 }
 
-// Adds up the gradients of a token's rows by its known places. LibTorch's backward of index_select
+// Adds up the gradients of a token's rows by its known indices. LibTorch's backward of index_select
 // would add them one by one into zeros.
 class SpreadFunction : public torch::autograd::Function<SpreadFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& tokens,
-                            const at::Tensor& places, std::int64_t k) {
-    context->save_for_backward({places});
+                            const at::Tensor& slots, std::int64_t k) {
+    context->save_for_backward({slots});
     context->saved_data["k"] = k;
     return x.index_select(0, tokens);
   }
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    const at::Tensor places = context->get_saved_variables()[0];
-    return {SumOfRoutes(upstream[0], places, context->saved_data["k"].toInt()), {}, {}, {}};
+    const at::Tensor slots = context->get_saved_variables()[0];
+    return {SumOfRoutes(upstream[0], slots, context->saved_data["k"].toInt()), {}, {}, {}};
   }
 };
 
 class SumFunction : public torch::autograd::Function<SumFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
-                            const at::Tensor& tokens, const at::Tensor& places, std::int64_t k) {
+                            const at::Tensor& tokens, const at::Tensor& slots, std::int64_t k) {
     context->save_for_backward({tokens});
-    return SumOfRoutes(rows, places, k);
+    return SumOfRoutes(rows, slots, k);
   }
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     return {upstream[0].index_select(0, context->get_saved_variables()[0]), {}, {}, {}};
@@ -63,11 +63,11 @@ namespace {
 
 // Returns the probabilities with zeros in the groups that the rule excludes.
 at::Tensor KeepGroups(const at::Tensor& probabilities, const RouteRule& rule) {
-  if (rule.kept_groups == rule.groups) return probabilities;
+  if (rule.topk_groups == rule.groups) return probabilities;
   const at::Tensor grouped = probabilities.unflatten(1, {rule.groups, -1});
   const at::Tensor best = grouped.detach().amax(-1);
-  const at::Tensor kept = std::get<1>(at::topk(best, rule.kept_groups, -1));
-  const at::Tensor is_left_out = at::ones_like(best, at::kBool).scatter_(1, kept, false);
+  const at::Tensor top_groups = std::get<1>(at::topk(best, rule.topk_groups, -1));
+  const at::Tensor is_left_out = at::ones_like(best, at::kBool).scatter_(1, top_groups, false);
   return grouped.masked_fill(is_left_out.unsqueeze(-1), 0.0).flatten(1);
 }
 
@@ -86,25 +86,25 @@ SortedRoutes::SortedRoutes(const at::Tensor& experts, std::int64_t expert_count)
     : k_(experts.size(1)) {
   const at::Tensor flat = experts.flatten();
   order_ = at::argsort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  places_ = at::empty_like(order_);
-  places_.scatter_(0, order_, at::arange(order_.numel(), order_.options()));
+  sorted_indices_ = at::empty_like(order_);
+  sorted_indices_.scatter_(0, order_, at::arange(order_.numel(), order_.options()));
   const at::Tensor counts = at::bincount(flat, /*weights=*/{}, expert_count).to(at::kCPU);
   counts_.assign(counts.const_data_ptr<std::int64_t>(),
                  counts.const_data_ptr<std::int64_t>() + expert_count);
   const std::int64_t routes = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
   if (routes < order_.numel()) {  // the dropped ones are last
     order_ = order_.narrow(0, 0, routes);
-    places_ = places_.clamp_max(routes);
+    sorted_indices_ = sorted_indices_.clamp_max(routes);
   }
   tokens_ = order_.div(k_, "floor");
 }
 
 at::Tensor SortedRoutes::SpreadRows(const at::Tensor& x) const {
-  return SpreadFunction::apply(x, tokens_, places_, k_);
+  return SpreadFunction::apply(x, tokens_, sorted_indices_, k_);
 }
 
 at::Tensor SortedRoutes::SumRows(const at::Tensor& rows) const {
-  return SumFunction::apply(rows, tokens_, places_, k_);
+  return SumFunction::apply(rows, tokens_, sorted_indices_, k_);
 }
 
 at::Tensor SortedRoutes::SortValues(const at::Tensor& values) const {

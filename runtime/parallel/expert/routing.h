@@ -24,9 +24,9 @@ struct RouteRule {
   std::int64_t k = 1;
   bool normalises = true;  // the weights of a token's experts are normalised to sum 1
   double scale = 1.0;      // multiplies the weights
-  // Consecutive experts form groups of equal size. A token's experts are from `kept_groups` groups:
+  // Consecutive experts form groups of equal size. A token's experts are from `topk_groups` groups:
   // those with the most probable experts (DeepSeek-V2, arXiv 2405.04434).
-  std::int64_t groups = 1, kept_groups = 1;
+  std::int64_t groups = 1, topk_groups = 1;
 };
 
 // Returns the softmax of logits [N, E] and its k largest values by the rule.
@@ -50,9 +50,9 @@ class SortedRoutes {
 
  private:
   std::int64_t k_;
-  at::Tensor order_;   // [R]: index in [N * k] of each sorted route
-  at::Tensor places_;  // [N * k]: index in the sorted order; R: dropped
-  at::Tensor tokens_;  // [R]: token of each sorted route
+  at::Tensor order_;           // [R]: index in [N * k] of each sorted route
+  at::Tensor sorted_indices_;  // [N * k]: index in the sorted order; R: dropped
+  at::Tensor tokens_;          // [R]: token of each sorted route
   std::vector<std::int64_t> counts_;
 };
 

@@ -44,16 +44,16 @@ at::Tensor Reorder(const at::Tensor& rows, const at::Tensor& order) {
   return order.defined() ? rows.index_select(0, order) : rows;
 }
 
-at::Tensor GoToExperts(const at::Tensor& rows, const TokenExchange::Plan& plan) {
+at::Tensor SendToExperts(const at::Tensor& rows, const TokenExchange::Plan& plan) {
   return Reorder(Exchange(rows, plan.sent, plan.received, *plan.ranks), plan.order);
 }
 
-at::Tensor GoBack(const at::Tensor& rows, const TokenExchange::Plan& plan) {
+at::Tensor SendBack(const at::Tensor& rows, const TokenExchange::Plan& plan) {
   return Exchange(Reorder(rows, plan.inverse), plan.received, plan.sent, *plan.ranks);
 }
 
-struct KeptPlan : torch::CustomClassHolder {
-  explicit KeptPlan(PlanPtr kept) : plan(std::move(kept)) {}
+struct SavedPlan : torch::CustomClassHolder {
+  explicit SavedPlan(PlanPtr kept) : plan(std::move(kept)) {}
   PlanPtr plan;
 };
 
@@ -62,15 +62,15 @@ class TravelFunction : public torch::autograd::Function<TravelFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const PlanPtr& plan,
                             bool back) {
-    context->saved_data["plan"] = c10::IValue::make_capsule(c10::make_intrusive<KeptPlan>(plan));
+    context->saved_data["plan"] = c10::IValue::make_capsule(c10::make_intrusive<SavedPlan>(plan));
     context->saved_data["back"] = back;
-    return back ? GoBack(rows, *plan) : GoToExperts(rows, *plan);
+    return back ? SendBack(rows, *plan) : SendToExperts(rows, *plan);
   }
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     const auto kept = context->saved_data["plan"].toCapsule();
-    const TokenExchange::Plan& plan = *static_cast<KeptPlan*>(kept.get())->plan;
+    const TokenExchange::Plan& plan = *static_cast<SavedPlan*>(kept.get())->plan;
     const bool back = context->saved_data["back"].toBool();
-    return {back ? GoToExperts(upstream[0], plan) : GoBack(upstream[0], plan), {}, {}};
+    return {back ? SendToExperts(upstream[0], plan) : SendBack(upstream[0], plan), {}, {}};
   }
 };
 

@@ -35,7 +35,7 @@ class WithoutAutocast {
 // Some of the queries of a block, in fp32, over all of its keys.
 class Tile {
  public:
-  Tile(const at::Tensor& q, const at::Tensor& k, const BlockPlaces& places,
+  Tile(const at::Tensor& q, const at::Tensor& k, const BlockRanges& ranges,
        const AttentionRule& rule)
       : heads_{q.size(0), k.size(1), q.size(1) / k.size(1) * q.size(2)},
         shape_{q.size(0), q.size(1), q.size(2), k.size(2)},
@@ -48,12 +48,12 @@ class Tile {
       scores_ = bent_ * rule.soft_cap;
     }
     if (rule.bias) {
-      if (const at::Tensor bias = rule.bias(places.queries, places.keys); bias.defined()) {
+      if (const at::Tensor bias = rule.bias(ranges.queries, ranges.keys); bias.defined()) {
         scores_ = scores_ + bias;
       }
     }
-    Hide(places);
-    if (rule.factors) factors_ = rule.factors(places.queries, places.keys).to(at::kFloat);
+    Hide(ranges);
+    if (rule.factors) factors_ = rule.factors(ranges.queries, ranges.keys).to(at::kFloat);
   }
 
   Mixed Attend(const at::Tensor& v) const {
@@ -90,15 +90,15 @@ class Tile {
     return factors_.defined() ? weights * factors_ : weights;
   }
 
-  void Hide(const BlockPlaces& places) {
+  void Hide(const BlockRanges& ranges) {
     const auto along = [&](const TokenRange& range) {
       return at::arange(range.first, range.end(), scores_.options().dtype(at::kLong));
     };
-    const at::Tensor queries = along(places.queries).unsqueeze(1), keys = along(places.keys);
-    if (places.keys.end() > places.queries.first + 1) {
+    const at::Tensor queries = along(ranges.queries).unsqueeze(1), keys = along(ranges.keys);
+    if (ranges.keys.end() > ranges.queries.first + 1) {
       scores_.masked_fill_(keys.gt(queries), -kInfinity);
     }
-    if (rule_.window > 0 && places.keys.first < places.queries.end() - rule_.window) {
+    if (rule_.window > 0 && ranges.keys.first < ranges.queries.end() - rule_.window) {
       scores_.masked_fill_(keys.le(queries - rule_.window), -kInfinity);
     }
   }
@@ -112,15 +112,15 @@ class Tile {
 
 // Calls `run` with the rows of each tile and the positions of its queries.
 template <typename Run>
-void ForEachTile(const at::Tensor& q, const BlockPlaces& places, const Run& run) {
-  const std::int64_t row_bytes = q.size(0) * q.size(1) * places.keys.count * 4;
+void ForEachTile(const at::Tensor& q, const BlockRanges& ranges, const Run& run) {
+  const std::int64_t row_bytes = q.size(0) * q.size(1) * ranges.keys.count * 4;
   const std::int64_t rows = std::clamp<std::int64_t>(kScoreBytes / row_bytes, 1, q.size(2));
   for (std::int64_t first = 0; first < q.size(2); first += rows) {
     const std::int64_t count = std::min(rows, q.size(2) - first);
     const auto of_tile = [first, count](const at::Tensor& x) {
       return x.narrow(2, first, count).to(at::kFloat);
     };
-    run(of_tile, BlockPlaces{{places.queries.first + first, count}, places.keys});
+    run(of_tile, BlockRanges{{ranges.queries.first + first, count}, ranges.keys});
   }
 }
 
@@ -156,11 +156,11 @@ Qkv AttendFusedBackward(const at::Tensor& upstream, const Qkv& block, const Mixe
   return {of_q, of_k, of_v};
 }
 
-Mixed AttendByRule(const Qkv& block, const BlockPlaces& places, const AttentionRule& rule) {
+Mixed AttendByRule(const Qkv& block, const BlockRanges& ranges, const AttentionRule& rule) {
   const WithoutAutocast fp32;
   const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
   std::vector<at::Tensor> values, log_sums;
-  ForEachTile(block.q, places, [&](const auto& of_tile, const BlockPlaces& stand) {
+  ForEachTile(block.q, ranges, [&](const auto& of_tile, const BlockRanges& stand) {
     const Mixed mixed = Tile(of_tile(block.q), keys, stand, rule).Attend(of_keys);
     values.push_back(mixed.values);
     log_sums.push_back(mixed.log_sums);
@@ -169,12 +169,12 @@ Mixed AttendByRule(const Qkv& block, const BlockPlaces& places, const AttentionR
 }
 
 Qkv AttendByRuleBackward(const at::Tensor& upstream, const Qkv& block, const Mixed& mixed,
-                         const BlockPlaces& places, const AttentionRule& rule) {
+                         const BlockRanges& ranges, const AttentionRule& rule) {
   const WithoutAutocast fp32;
   const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
   Qkv sums{.k = at::zeros_like(keys), .v = at::zeros_like(of_keys)};
   std::vector<at::Tensor> of_queries;
-  ForEachTile(block.q, places, [&](const auto& of_tile, const BlockPlaces& stand) {
+  ForEachTile(block.q, ranges, [&](const auto& of_tile, const BlockRanges& stand) {
     const Mixed rows{of_tile(mixed.values), of_tile(mixed.log_sums)};
     const Tile tile(of_tile(block.q), keys, stand, rule);
     of_queries.push_back(tile.Backward(of_tile(upstream), of_keys, rows, &sums));

@@ -60,11 +60,11 @@ Qkv AttendFusedBackward(const at::Tensor& upstream, const Qkv& block, const Mixe
 
 // These use operators in fp32, on any device and for any rule. At most about 64 MiB of scores exist
 // at a time. Results are fp32.
-struct BlockPlaces {
+struct BlockRanges {
   TokenRange queries, keys;
 };
-Mixed AttendByRule(const Qkv& block, const BlockPlaces& places, const AttentionRule& rule);
+Mixed AttendByRule(const Qkv& block, const BlockRanges& ranges, const AttentionRule& rule);
 Qkv AttendByRuleBackward(const at::Tensor& upstream, const Qkv& block, const Mixed& mixed,
-                         const BlockPlaces& places, const AttentionRule& rule);
+                         const BlockRanges& ranges, const AttentionRule& rule);
 
 }  // namespace ds::sequence_parallel

@@ -43,10 +43,10 @@ class ExchangeFunction : public torch::autograd::Function<ExchangeFunction> {
     return Exchange(outgoing, sent, received, *ranks);
   }
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    const auto kept = context->saved_data["ranks"].toCapsule();
+    const auto capsule = context->saved_data["ranks"].toCapsule();
     return {Exchange(upstream[0], context->saved_data["received"].toIntVector(),
                      context->saved_data["sent"].toIntVector(),
-                     *static_cast<Ranks*>(kept.get())->ranks),
+                     *static_cast<Ranks*>(capsule.get())->ranks),
             {},
             {},
             {}};
@@ -74,13 +74,14 @@ at::Tensor LineUp(const at::Tensor& heads, const std::vector<HeadRange>& shares)
 
 }  // namespace
 
-Group::Group(comm::Communicator& ranks, SequenceKind kind)
+SequenceGroup::SequenceGroup(comm::Communicator& ranks, SequenceKind kind)
     : ranks_(ranks.size() > 1 ? &ranks : nullptr),
       rank_(ranks.rank()),
       size_(ranks.size()),
       kind_(kind) {}
 
-at::Tensor Group::TokensToHeads(const at::Tensor& x, const std::vector<HeadRange>& shares) const {
+at::Tensor SequenceGroup::TokensToHeads(const at::Tensor& x,
+                                        const std::vector<HeadRange>& shares) const {
   if (ranks_ == nullptr) return x;
   const std::int64_t samples = x.size(0), tokens = x.size(1), width = x.size(3);
   const std::int64_t own = shares[static_cast<std::size_t>(rank_)].count;
@@ -96,7 +97,8 @@ at::Tensor Group::TokensToHeads(const at::Tensor& x, const std::vector<HeadRange
       .reshape({samples, size_ * tokens, own, width});
 }
 
-at::Tensor Group::HeadsToTokens(const at::Tensor& x, const std::vector<HeadRange>& shares) const {
+at::Tensor SequenceGroup::HeadsToTokens(const at::Tensor& x,
+                                        const std::vector<HeadRange>& shares) const {
   if (ranks_ == nullptr) return x;
   const std::int64_t samples = x.size(0), tokens = x.size(1) / size_, columns = x.size(2);
   const std::int64_t width = columns / shares[static_cast<std::size_t>(rank_)].count;

@@ -23,11 +23,11 @@ class Communicator;
 
 namespace ds::sequence_parallel {
 
-class Group {
+class SequenceGroup {
  public:
-  Group() = default;
+  SequenceGroup() = default;
   // Borrowed; must outlive all copies and the graphs recorded with them.
-  explicit Group(comm::Communicator& ranks, SequenceKind kind = SequenceKind::kUlysses);
+  explicit SequenceGroup(comm::Communicator& ranks, SequenceKind kind = SequenceKind::kUlysses);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -35,9 +35,9 @@ class Group {
   bool is_ring() const { return size_ > 1 && kind_ == SequenceKind::kRing; }
   comm::Communicator* ranks() const { return ranks_; }  // null if of one rank
   // Number of tokens of a sample that attention processes at a time (FPDT chunk,
-  // portion_attention.h); 0: all.
-  std::int64_t portion() const { return portion_; }
-  void TakePortions(std::int64_t tokens) { portion_ = tokens; }
+  // chunked_attention.h); 0: all.
+  std::int64_t chunk() const { return chunk_; }
+  void SetChunk(std::int64_t tokens) { chunk_ = tokens; }
 
   // [samples, own tokens, all heads, width] -> [samples, all tokens, own heads, width], where rank
   // r has the heads `shares[r]`. Differentiable: the gradient of a head on several ranks is the
@@ -51,7 +51,7 @@ class Group {
   comm::Communicator* ranks_ = nullptr;
   int rank_ = 0, size_ = 1;
   SequenceKind kind_ = SequenceKind::kUlysses;
-  std::int64_t portion_ = 0;
+  std::int64_t chunk_ = 0;
 };
 
 }  // namespace ds::sequence_parallel

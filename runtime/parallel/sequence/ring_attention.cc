@@ -22,11 +22,11 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // A range of this rank's queries and a range of a block's keys that they see. `first_query` and
-// `first_key` are indices in the rank's own tokens; `places` are positions in the sample (if fused,
+// `first_key` are indices in the rank's own tokens; `ranges` are positions in the sample (if fused,
 // only the counts are used).
 struct Pair {
   std::int64_t first_query = 0, first_key = 0;
-  BlockPlaces places;
+  BlockRanges ranges;
   bool causal = false;  // both are all tokens of this rank
 };
 
@@ -34,7 +34,7 @@ struct Pair {
 // block.
 class Ring : public torch::CustomClassHolder {
  public:
-  Ring(const Group& group, std::int64_t tokens, AttentionRule rule, bool fused)
+  Ring(const SequenceGroup& group, std::int64_t tokens, AttentionRule rule, bool fused)
       : group_(group), tokens_(tokens), rule_(std::move(rule)), fused_(fused) {}
 
   int size() const { return group_.size(); }
@@ -52,23 +52,23 @@ class Ring : public torch::CustomClassHolder {
   Mixed Attend(const at::Tensor& q, const at::Tensor& block, const Pair& pair) const {
     const Qkv own = Take(q, block, pair);
     return fused_ ? AttendFused(own, pair.causal, rule_.scale)
-                  : AttendByRule(own, pair.places, rule_);
+                  : AttendByRule(own, pair.ranges, rule_);
   }
   // Uses the pair's rows of `upstream` and `mixed`.
   Qkv Backward(const at::Tensor& upstream, const Mixed& mixed, const Qkv& own,
                const Pair& pair) const {
     const auto rows = [&](const at::Tensor& x) {
-      return x.narrow(2, pair.first_query, pair.places.queries.count);
+      return x.narrow(2, pair.first_query, pair.ranges.queries.count);
     };
     const Mixed part{rows(mixed.values), rows(mixed.log_sums)};
     return fused_ ? AttendFusedBackward(rows(upstream), own, part, pair.causal, rule_.scale)
-                  : AttendByRuleBackward(rows(upstream), own, part, pair.places, rule_);
+                  : AttendByRuleBackward(rows(upstream), own, part, pair.ranges, rule_);
   }
   static Qkv Take(const at::Tensor& q, const at::Tensor& block, const Pair& pair) {
     const auto keys = [&](int which) {
-      return block[which].narrow(2, pair.first_key, pair.places.keys.count);
+      return block[which].narrow(2, pair.first_key, pair.ranges.keys.count);
     };
-    return {q.narrow(2, pair.first_query, pair.places.queries.count), keys(0), keys(1)};
+    return {q.narrow(2, pair.first_query, pair.ranges.queries.count), keys(0), keys(1)};
   }
 
  private:
@@ -82,10 +82,10 @@ class Ring : public torch::CustomClassHolder {
   std::vector<Pair> PairsOfHalves(int source) const {
     const std::int64_t own = tokens_ / size();
     const std::int64_t front = TokensOf(group_.rank()).front().count;
-    if (source == group_.rank()) return {{.places = {{0, own}, {0, own}}, .causal = true}};
-    if (source < group_.rank()) return {{.places = {{0, own}, {0, front}}}};
+    if (source == group_.rank()) return {{.ranges = {{0, own}, {0, own}}, .causal = true}};
+    if (source < group_.rank()) return {{.ranges = {{0, own}, {0, front}}}};
     if (own == front) return {};
-    return {{.first_query = front, .places = {{front, own - front}, {0, own}}}};
+    return {{.first_query = front, .ranges = {{front, own - front}, {0, own}}}};
   }
 
   std::vector<Pair> PairsOfStretches(int source) const {
@@ -102,7 +102,7 @@ class Ring : public torch::CustomClassHolder {
     return pairs;
   }
 
-  Group group_;
+  SequenceGroup group_;
   std::int64_t tokens_;  // in a sample
   AttentionRule rule_;
   bool fused_;
@@ -194,17 +194,18 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
     return mixed.values;
   }
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    const auto kept = context->saved_data["ring"].toCapsule();
+    const auto capsule = context->saved_data["ring"].toCapsule();
     const variable_list saved = context->get_saved_variables();
-    const auto [q, k, v] = GoRoundAgain(*static_cast<Ring*>(kept.get()), upstream[0].contiguous(),
-                                        {saved[0], saved[1], saved[2]}, {saved[3], saved[4]});
+    const auto [q, k, v] =
+        GoRoundAgain(*static_cast<Ring*>(capsule.get()), upstream[0].contiguous(),
+                     {saved[0], saved[1], saved[2]}, {saved[3], saved[4]});
     return {q, k, v, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor RingAttention(const Group& ranks, const at::Tensor& q, const at::Tensor& k,
+at::Tensor RingAttention(const SequenceGroup& ranks, const at::Tensor& q, const at::Tensor& k,
                          const at::Tensor& v, const AttentionRule& rule) {
   const std::int64_t tokens = q.size(2) * ranks.size();
   const bool fused = rule.IsScaleAlone(tokens) && q.device().is_cpu();

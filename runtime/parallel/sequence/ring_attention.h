@@ -26,7 +26,7 @@ namespace ds::sequence_parallel {
 // Requires a group of more than one rank, of kind kRing. Collective, and so is the backward pass:
 // the same calls in the same order on all ranks. Threads: the thread of the pass. The group and the
 // objects that the rule refers to must outlive the graph.
-at::Tensor RingAttention(const Group& ranks, const at::Tensor& q, const at::Tensor& k,
+at::Tensor RingAttention(const SequenceGroup& ranks, const at::Tensor& q, const at::Tensor& k,
                          const at::Tensor& v, const AttentionRule& rule);
 
 }  // namespace ds::sequence_parallel

@@ -17,7 +17,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Sums a copy, because autograd's tensor may have other readers.
-at::Tensor SumOf(const at::Tensor& tensor, const Group& group, std::string_view tag) {
+at::Tensor SumOf(const at::Tensor& tensor, const TensorGroup& group, std::string_view tag) {
   at::Tensor sum = at::empty(tensor.sizes(), tensor.options());
   sum.copy_(tensor);
   group.Sum(sum, tag);
@@ -26,7 +26,7 @@ at::Tensor SumOf(const at::Tensor& tensor, const Group& group, std::string_view 
 
 class AddUpFunction : public torch::autograd::Function<AddUpFunction> {
  public:
-  static at::Tensor forward(AutogradContext*, const at::Tensor& x, const Group& group,
+  static at::Tensor forward(AutogradContext*, const at::Tensor& x, const TensorGroup& group,
                             const std::string& tag) {
     return SumOf(x, group, tag);
   }
@@ -37,22 +37,22 @@ class AddUpFunction : public torch::autograd::Function<AddUpFunction> {
 
 }  // namespace
 
-Group::Group(comm::Communicator& ranks, bool sums_overlap)
+TensorGroup::TensorGroup(comm::Communicator& ranks, bool sums_overlap)
     : ranks_(ranks.size() > 1 ? &ranks : nullptr),
       rank_(ranks.rank()),
       size_(ranks.size()),
       sums_overlap_(sums_overlap) {}
 
-void Group::Sum(const at::Tensor& tensor, std::string_view tag) const {
+void TensorGroup::Sum(const at::Tensor& tensor, std::string_view tag) const {
   if (ranks_ != nullptr) ranks_->AllReduce(tensor, comm::ReduceOp::kSum, tag);
 }
 
-comm::Work Group::StartSum(const at::Tensor& tensor, std::string_view tag) const {
+comm::Work TensorGroup::StartSum(const at::Tensor& tensor, std::string_view tag) const {
   DS_CHECK(ranks_ != nullptr);
   return ranks_->AllReduceAsync(tensor, comm::ReduceOp::kSum, tag);
 }
 
-at::Tensor Group::Gather(const at::Tensor& tensor, std::string_view tag) const {
+at::Tensor TensorGroup::Gather(const at::Tensor& tensor, std::string_view tag) const {
   if (ranks_ == nullptr) return tensor.unsqueeze(0);
   std::vector<std::int64_t> shape = tensor.sizes().vec();
   shape.insert(shape.begin(), size_);
@@ -61,7 +61,7 @@ at::Tensor Group::Gather(const at::Tensor& tensor, std::string_view tag) const {
   return all;
 }
 
-at::Tensor Group::Share(const at::Tensor& x, std::string_view tag) const {
+at::Tensor TensorGroup::Share(const at::Tensor& x, std::string_view tag) const {
   if (ranks_ == nullptr || !c10::GradMode::is_enabled() || !x.requires_grad()) return x;
   at::Tensor shared = x.view_as(x);
   shared.register_hook([group = *this, tag = std::string(tag)](const at::Tensor& gradient) {
@@ -70,7 +70,7 @@ at::Tensor Group::Share(const at::Tensor& x, std::string_view tag) const {
   return shared;
 }
 
-at::Tensor Group::AddUp(const at::Tensor& x, std::string_view tag) const {
+at::Tensor TensorGroup::AddUp(const at::Tensor& x, std::string_view tag) const {
   return ranks_ == nullptr ? x : AddUpFunction::apply(x, *this, std::string(tag));
 }
 

@@ -21,11 +21,11 @@ class Communicator;
 
 namespace ds::tensor_parallel {
 
-class Group {
+class TensorGroup {
  public:
-  Group() = default;
+  TensorGroup() = default;
   // Borrowed; must outlive all copies and the graphs recorded with them.
-  explicit Group(comm::Communicator& ranks, bool sums_overlap = false);
+  explicit TensorGroup(comm::Communicator& ranks, bool sums_overlap = false);
 
   int rank() const { return rank_; }
   int size() const { return size_; }

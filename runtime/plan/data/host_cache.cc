@@ -59,7 +59,8 @@ Status MakeMarked(const fs::path& folder) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
   const UniqueFd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened.valid()) return ErrnoError(errno, ShortenPath(folder));
-  return LeaveMark(opened.get(), MarkPlace::kFile, MakeOwnMark()).WithContext(ShortenPath(folder));
+  return LeaveMark(opened.get(), MarkLocation::kFile, MakeOwnMark())
+      .WithContext(ShortenPath(folder));
 }
 
 // Removes a folder made by dsrun, as proven by its mark; OK if there is none. The caller must know
@@ -79,8 +80,10 @@ Status RemoveMarked(const fs::path& folder) {
 // One folder of a cache.
 class Entry {
  public:
-  Entry(fs::path folder, Json description, const HostCache::IsWhole& is_whole)
-      : folder_(std::move(folder)), description_(std::move(description)), is_whole_(is_whole) {}
+  Entry(fs::path folder, Json description, const HostCache::IsComplete& is_complete)
+      : folder_(std::move(folder)),
+        description_(std::move(description)),
+        is_complete_(is_complete) {}
 
   // Returns nullopt if the folder is missing, has another description or is damaged.
   std::optional<HostCache::Folder> Find() const {
@@ -89,13 +92,13 @@ class Entry {
     const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || json.value("of", Json()) != description_) return std::nullopt;
     HostCache::Folder found{.path = folder_, .manifest = json, .was_there = true};
-    return is_whole_(found) ? std::optional(std::move(found)) : std::nullopt;
+    return is_complete_(found) ? std::optional(std::move(found)) : std::nullopt;
   }
 
   Status WriteManifest(const fs::path& unfinished, const Json& manifest) const {
-    Json whole{{"of", description_}};
-    whole.update(manifest);
-    return WriteFileAtomically(unfinished / "manifest.json", Dump(whole, 1) + "\n");
+    Json content{{"of", description_}};
+    content.update(manifest);
+    return WriteFileAtomically(unfinished / "manifest.json", Dump(content, 1) + "\n");
   }
 
   // An existing folder with this name was finished by another process, or is damaged.
@@ -109,37 +112,38 @@ class Entry {
  private:
   const fs::path folder_;
   const Json description_;
-  const HostCache::IsWhole& is_whole_;
+  const HostCache::IsComplete& is_complete_;
 };
 
 }  // namespace
 
-Status AdviseOnPlace(const Status& status) {
+Status AddLocationAdvice(const Status& status) {
   if (status.ok()) return status;
   return Status(status.code(),
                 status.message() + "; --data_cache names another place for the tokens of the data");
 }
 
-StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const IsWhole& is_whole,
+StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description,
+                                                  const IsComplete& is_complete,
                                                   const Make& make) const {
   // In the form that a manifest can store.
   const Json readable = Json::parse(Dump(description, -1));
   const fs::path path = root_ / NameOf(readable);
-  const Entry entry(path, readable, is_whole);
+  const Entry entry(path, readable, is_complete);
   if (auto found = entry.Find()) return *std::move(found);
-  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(root_)));
+  DS_RETURN_IF_ERROR(AddLocationAdvice(MakeDirectories(root_)));
   const StatusOr<CacheLock> lock = Lock(path.string() + ".lock", system_);
-  DS_RETURN_IF_ERROR(AdviseOnPlace(lock.status()));
+  DS_RETURN_IF_ERROR(AddLocationAdvice(lock.status()));
   if (auto found = entry.Find()) return *std::move(found);
   // With the lock held, no other process of this host is here: leftovers are from a dead process.
   const fs::path unfinished =
       lock->is_held ? fs::path(path.string() + "." + host_ + ".tmp") : NameTemporary(path);
-  DS_RETURN_IF_ERROR(AdviseOnPlace(RemoveMarked(unfinished)));
-  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeMarked(unfinished)));
+  DS_RETURN_IF_ERROR(AddLocationAdvice(RemoveMarked(unfinished)));
+  DS_RETURN_IF_ERROR(AddLocationAdvice(MakeMarked(unfinished)));
   StatusOr<Json> manifest = make(unfinished);
   Status kept = manifest.status();
-  if (kept.ok()) kept = AdviseOnPlace(entry.WriteManifest(unfinished, *manifest));
-  if (kept.ok()) kept = AdviseOnPlace(entry.PutInPlace(unfinished));
+  if (kept.ok()) kept = AddLocationAdvice(entry.WriteManifest(unfinished, *manifest));
+  if (kept.ok()) kept = AddLocationAdvice(entry.PutInPlace(unfinished));
   if (kept.ok()) return Folder{.path = path, .manifest = *std::move(manifest)};
   static_cast<void>(RemoveMarked(unfinished));
   // Without a common lock another process may have finished first.

@@ -39,12 +39,12 @@ class HostCache {
     bool was_there = false;  // true: nothing had to be made
   };
   // True if a folder has all the files that its manifest lists.
-  using IsWhole = std::function<bool(const Folder& folder)>;
+  using IsComplete = std::function<bool(const Folder& folder)>;
   // Fills an empty folder and returns the manifest, an object.
   using Make = std::function<StatusOr<Json>(const std::filesystem::path& folder)>;
 
   // Fails with errors of `make`, and if the root cannot be written.
-  StatusOr<Folder> FindOrMake(const Json& description, const IsWhole& is_whole,
+  StatusOr<Folder> FindOrMake(const Json& description, const IsComplete& is_complete,
                               const Make& make) const;
 
  private:
@@ -54,7 +54,7 @@ class HostCache {
 };
 
 // Adds advice about another cache location to an error of writing to a cache.
-Status AdviseOnPlace(const Status& status);
+Status AddLocationAdvice(const Status& status);
 
 // Returns the path, size and modification time of each file, for use in a description.
 StatusOr<HostCache::Json> DescribeFiles(const std::vector<std::filesystem::path>& files);

@@ -12,7 +12,7 @@ std::vector<std::vector<std::string>> ListSources(const config::TrainJob& job) {
   return sources;
 }
 
-bool IsCut(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files) {
+bool IsTokenized(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files) {
   return !job.tokenizer.empty() && std::none_of(files.begin(), files.end(), [](const auto& file) {
     return file.kind == tokenizer::DataKind::kTokens;
   });
@@ -47,7 +47,7 @@ TokenRequest MakeTokenRequest(const config::TrainJob& job,
           .skip_bad_data = job.on_bad_data == "skip"};
 }
 
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t positions_per_epoch,
                                   std::int64_t batch) {
   std::int64_t samples = 0;
   const auto refuse = [](const std::string& flag, std::int64_t count, std::int64_t each) {
@@ -60,9 +60,9 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t plac
     }
     return job.steps;
   }
-  if (__builtin_mul_overflow(places_per_epoch, job.epochs, &samples) ||
+  if (__builtin_mul_overflow(positions_per_epoch, job.epochs, &samples) ||
       samples > std::numeric_limits<std::int64_t>::max() - batch) {
-    return refuse("--epochs", job.epochs, places_per_epoch);
+    return refuse("--epochs", job.epochs, positions_per_epoch);
   }
   // The last step of an epoch is completed with samples from the start of the data.
   return samples / batch + (samples % batch == 0 ? 0 : 1);

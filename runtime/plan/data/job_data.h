@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/config/train_job.h"
-#include "runtime/plan/data/cut_texts.h"
+#include "runtime/plan/data/text_tokenizer.h"
 #include "runtime/tokenizer/corpus/data_kind.h"
 
 namespace ds::data {
@@ -18,7 +18,7 @@ namespace ds::data {
 std::vector<std::vector<std::string>> ListSources(const config::TrainJob& job);
 
 // True for texts that the job's tokenizer tokenizes; false for bytes and files of tokens.
-bool IsCut(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files);
+bool IsTokenized(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files);
 
 std::vector<std::string> ListPaths(const std::vector<tokenizer::DataFile>& files);
 
@@ -28,8 +28,8 @@ TokenRequest MakeTokenRequest(const config::TrainJob& job,
                               const std::vector<tokenizer::DataFile>& files);
 
 // Returns the number of steps of the job, with `batch` samples each: the job's own number, or as
-// many as its epochs need, with `places_per_epoch` samples each.
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
+// many as its epochs need, with `positions_per_epoch` samples each.
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t positions_per_epoch,
                                   std::int64_t batch);
 
 }  // namespace ds::data

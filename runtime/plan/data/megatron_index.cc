@@ -157,12 +157,12 @@ Status MegatronIndex::CheckDocuments() const {
 
 StatusOr<std::vector<std::uint64_t>> MegatronIndex::ReadEnds(std::int64_t first,
                                                              std::int64_t count) const {
-  DS_ASSIGN_OR_RETURN(const auto behind,
+  DS_ASSIGN_OR_RETURN(const auto after,
                       ReadNumbers<std::int64_t>(documents_at_ + 8 * (first + 1), count));
   std::vector<std::uint64_t> ends;
   std::vector<std::int64_t> pointers;  // of sequences from `from` on
   std::int64_t from = 0;
-  for (const std::int64_t sequence : behind) {
+  for (const std::int64_t sequence : after) {
     if (sequence == sequences_) {
       ends.push_back(static_cast<std::uint64_t>(tokens_));
       continue;

@@ -9,7 +9,7 @@ const char* NamePacking(Packing packing) {
   switch (packing) {
     case Packing::kStream:
       return "stream";
-    case Packing::kWhole:
+    case Packing::kDocuments:
       return "whole";
     case Packing::kNone:
       break;
@@ -18,7 +18,7 @@ const char* NamePacking(Packing packing) {
 }
 
 StatusOr<Packing> ParsePacking(const std::string& name) {
-  for (const Packing packing : {Packing::kStream, Packing::kWhole, Packing::kNone}) {
+  for (const Packing packing : {Packing::kStream, Packing::kDocuments, Packing::kNone}) {
     if (name == NamePacking(packing)) return packing;
   }
   return InvalidArgumentError("packing '" + name + "' is not one of stream, whole, none");
@@ -31,8 +31,8 @@ SamplePlan SamplePlan::Stream(std::int64_t tokens, std::int64_t length) {
   return plan;
 }
 
-StatusOr<SamplePlan> SamplePlan::Whole(const DocumentIndex& documents, std::int64_t length,
-                                       bool one_each) {
+StatusOr<SamplePlan> SamplePlan::WholeDocuments(const DocumentIndex& documents, std::int64_t length,
+                                                bool one_each) {
   SamplePlan plan;
   plan.length_ = length;
   plan.starts_ = {0};
@@ -57,7 +57,8 @@ StatusOr<SamplePlan> PlanSamples(const TokenSource& source, Packing packing, std
         "packing by documents (--packing) needs tokenized texts: bytes and .bin files do not mark "
         "the ends of documents");
   }
-  return SamplePlan::Whole(source.documents(), length, /*one_each=*/packing == Packing::kNone);
+  return SamplePlan::WholeDocuments(source.documents(), length,
+                                    /*one_each=*/packing == Packing::kNone);
 }
 
 Status CheckHasSamples(const SamplePlan& plan, std::int64_t tokens, std::int64_t length) {
@@ -67,16 +68,17 @@ Status CheckHasSamples(const SamplePlan& plan, std::int64_t tokens, std::int64_t
                               " needs " + std::to_string(length + 1));
 }
 
-StatusOr<SamplePart> ChooseSamples(const SamplePlan& plan, double held_out, bool takes_held_out) {
+StatusOr<ChosenSamples> ChooseSamples(const SamplePlan& plan, double held_out,
+                                      bool takes_held_out) {
   const std::int64_t all = plan.samples();
-  if (held_out == 0.0) return SamplePart{0, all};
+  if (held_out == 0.0) return ChosenSamples{0, all};
   const double share = std::round(held_out * static_cast<double>(all));
   const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
   if (held >= all) {
     return InvalidArgumentError("the data has " + std::to_string(all) +
                                 " samples, and none would be left to train on");
   }
-  return takes_held_out ? SamplePart{all - held, held} : SamplePart{0, all - held};
+  return takes_held_out ? ChosenSamples{all - held, held} : ChosenSamples{0, all - held};
 }
 
 SampleRange SamplePlan::At(std::int64_t sample) const {

@@ -17,7 +17,7 @@
 
 namespace ds::data {
 
-enum class Packing { kStream, kWhole, kNone };
+enum class Packing { kStream, kDocuments, kNone };
 
 // Parses "stream", "whole" or "none".
 StatusOr<Packing> ParsePacking(const std::string& name);
@@ -36,8 +36,8 @@ class SamplePlan {
 
   // Plans samples of unsplit documents, one per sample with `one_each`. Uses 8 bytes of memory per
   // sample.
-  static StatusOr<SamplePlan> Whole(const DocumentIndex& documents, std::int64_t length,
-                                    bool one_each);
+  static StatusOr<SamplePlan> WholeDocuments(const DocumentIndex& documents, std::int64_t length,
+                                             bool one_each);
 
   std::int64_t samples() const { return samples_; }
   // Requires 0 <= sample < samples().
@@ -57,9 +57,9 @@ Status CheckHasSamples(const SamplePlan& plan, std::int64_t tokens, std::int64_t
 
 // Returns the training samples or, with `takes_held_out`, the held-out ones: the last ones, with
 // the share `held_out` (0: none is held out). Refuses a share that leaves no training samples.
-struct SamplePart {
+struct ChosenSamples {
   std::int64_t first = 0, count = 0;
 };
-StatusOr<SamplePart> ChooseSamples(const SamplePlan& plan, double held_out, bool takes_held_out);
+StatusOr<ChosenSamples> ChooseSamples(const SamplePlan& plan, double held_out, bool takes_held_out);
 
 }  // namespace ds::data

@@ -60,25 +60,26 @@ std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
                       .id_bytes = number("id_bytes"),
                       .tokens = number("tokens"),
                       .documents = number("documents"),
-                      .all_learnt = json.value("all_learnt", Json()) == true,
+                      .all_in_loss = json.value("all_learnt", Json()) == true,
                       .left_out = {.skipped = number("skipped"),
                                    .rejected = number("rejected"),
-                                   .cut_empty = number("cut_empty"),
-                                   .unlearnt = number("unlearnt")},
+                                   .truncated_empty = number("cut_empty"),
+                                   .without_loss = number("unlearnt")},
                       .was_there = folder.was_there};
   const Json first = json.value("first_skipped", Json(""));
   if (first.is_string()) cached.left_out.first_skipped = first.get<std::string>();
-  const Json unlearnt = json.value("first_unlearnt", Json(""));
-  if (unlearnt.is_string()) cached.left_out.first_unlearnt = unlearnt.get<std::string>();
+  const Json without_loss = json.value("first_unlearnt", Json(""));
+  if (without_loss.is_string())
+    cached.left_out.first_without_loss = without_loss.get<std::string>();
   const auto has = [](const fs::path& file, std::int64_t bytes) {
     std::error_code error;
     return bytes >= 0 && fs::file_size(file, error) == static_cast<std::uintmax_t>(bytes) && !error;
   };
-  const bool whole = (cached.id_bytes == 2 || cached.id_bytes == 4) &&
-                     has(cached.ids_file(), cached.tokens * cached.id_bytes) &&
-                     has(cached.documents_file(), cached.documents * 8) &&
-                     (cached.all_learnt || has(cached.learnt_file(), cached.tokens));
-  return whole ? std::optional(std::move(cached)) : std::nullopt;
+  const bool is_complete = (cached.id_bytes == 2 || cached.id_bytes == 4) &&
+                           has(cached.ids_file(), cached.tokens * cached.id_bytes) &&
+                           has(cached.documents_file(), cached.documents * 8) &&
+                           (cached.all_in_loss || has(cached.loss_mask_file(), cached.tokens));
+  return is_complete ? std::optional(std::move(cached)) : std::nullopt;
 }
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
@@ -110,18 +111,18 @@ class TokenWriter {
   TokenWriter(std::int64_t id_bytes, FileSystem& system) : id_bytes_(id_bytes), system_(&system) {}
   StatusOr<File> Open(const std::filesystem::path& path) const;
   Status Flush(File* file, std::size_t keep);
-  Status WriteLearnt(const tokenizer::EncodedDocument& document);
+  Status WriteLossMask(const tokenizer::EncodedDocument& document);
 
   std::int64_t id_bytes_;
   FileSystem* system_;
-  File ids_, documents_, learnt_;
-  bool all_learnt_ = true;  // while true, learnt_ has no bytes
+  File ids_, documents_, loss_mask_;
+  bool all_in_loss_ = true;  // while true, loss_mask_ has no bytes
   std::int64_t tokens_ = 0, count_ = 0;
 };
 
 StatusOr<TokenWriter::File> TokenWriter::Open(const std::filesystem::path& path) const {
   const int opened = system_->Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (opened < 0) return AdviseOnPlace(ErrnoError(-opened, ShortenPath(path)));
+  if (opened < 0) return AddLocationAdvice(ErrnoError(-opened, ShortenPath(path)));
   return File{.path = path, .fd = UniqueFd(opened)};
 }
 
@@ -129,42 +130,42 @@ StatusOr<TokenWriter> TokenWriter::Create(const CachedTokens& cached, FileSystem
   TokenWriter writer(cached.id_bytes, system);
   DS_ASSIGN_OR_RETURN(writer.ids_, writer.Open(cached.ids_file()));
   DS_ASSIGN_OR_RETURN(writer.documents_, writer.Open(cached.documents_file()));
-  DS_ASSIGN_OR_RETURN(writer.learnt_, writer.Open(cached.learnt_file()));
+  DS_ASSIGN_OR_RETURN(writer.loss_mask_, writer.Open(cached.loss_mask_file()));
   return writer;
 }
 
 // Writes the buffer if it holds more than `keep` bytes.
 Status TokenWriter::Flush(File* file, std::size_t keep) {
   if (file->buffer.size() <= keep) return OkStatus();
-  DS_RETURN_IF_ERROR(AdviseOnPlace(WriteAllAt(file->fd.get(), file->written,
-                                              std::as_bytes(std::span(file->buffer)),
-                                              ShortenPath(file->path), *system_)));
+  DS_RETURN_IF_ERROR(AddLocationAdvice(WriteAllAt(file->fd.get(), file->written,
+                                                  std::as_bytes(std::span(file->buffer)),
+                                                  ShortenPath(file->path), *system_)));
   file->written += file->buffer.size();
   file->buffer.clear();
   return OkStatus();
 }
 
-Status TokenWriter::WriteLearnt(const tokenizer::EncodedDocument& document) {
+Status TokenWriter::WriteLossMask(const tokenizer::EncodedDocument& document) {
   const bool all =
-      std::find(document.learnt.begin(), document.learnt.end(), false) == document.learnt.end();
-  if (all && all_learnt_) return OkStatus();
+      std::find(document.in_loss.begin(), document.in_loss.end(), false) == document.in_loss.end();
+  if (all && all_in_loss_) return OkStatus();
   // At the first token outside the loss, all earlier tokens get their byte.
-  for (std::int64_t written = 0; all_learnt_ && written < tokens_;) {
+  for (std::int64_t written = 0; all_in_loss_ && written < tokens_;) {
     const std::int64_t size = std::min<std::int64_t>(tokens_ - written, kBufferBytes);
-    learnt_.buffer.assign(static_cast<std::size_t>(size), '\1');
-    DS_RETURN_IF_ERROR(Flush(&learnt_, 0));
+    loss_mask_.buffer.assign(static_cast<std::size_t>(size), '\1');
+    DS_RETURN_IF_ERROR(Flush(&loss_mask_, 0));
     written += size;
   }
-  all_learnt_ = false;
+  all_in_loss_ = false;
   for (std::size_t i = 0; i < document.ids.size(); ++i) {
-    learnt_.buffer += document.learnt.empty() || document.learnt[i] ? '\1' : '\0';
+    loss_mask_.buffer += document.in_loss.empty() || document.in_loss[i] ? '\1' : '\0';
   }
-  return Flush(&learnt_, kBufferBytes);
+  return Flush(&loss_mask_, kBufferBytes);
 }
 
 Status TokenWriter::Append(const tokenizer::EncodedDocument& document) {
   if (document.ids.empty()) return OkStatus();
-  DS_RETURN_IF_ERROR(WriteLearnt(document));
+  DS_RETURN_IF_ERROR(WriteLossMask(document));
   for (const std::uint32_t id : document.ids) AppendLittleEndian(id, id_bytes_, &ids_.buffer);
   tokens_ += static_cast<std::int64_t>(document.ids.size());
   ++count_;
@@ -174,27 +175,28 @@ Status TokenWriter::Append(const tokenizer::EncodedDocument& document) {
 }
 
 Status TokenWriter::Finish(CachedTokens* cached) {
-  for (File* file : {&ids_, &documents_, &learnt_}) {
+  for (File* file : {&ids_, &documents_, &loss_mask_}) {
     DS_RETURN_IF_ERROR(Flush(file, 0));
     const int synced = system_->Sync(file->fd.get());
-    if (synced != 0) return AdviseOnPlace(ErrnoError(-synced, ShortenPath(file->path)));
+    if (synced != 0) return AddLocationAdvice(ErrnoError(-synced, ShortenPath(file->path)));
   }
   cached->tokens = tokens_;
   cached->documents = count_;
-  cached->all_learnt = all_learnt_;
+  cached->all_in_loss = all_in_loss_;
   return OkStatus();
 }
 
-StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& folder,
-                                 const std::function<void(double)>& progress, FileSystem& system) {
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<TextCutter> cutter, TextCutter::Open(request));
+StatusOr<CachedTokens> TokenizeFiles(const TokenRequest& request, const fs::path& folder,
+                                     const std::function<void(double)>& progress,
+                                     FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<TextTokenizer> cutter, TextTokenizer::Open(request));
   DS_ASSIGN_OR_RETURN(auto reader,
                       tokenizer::DocumentReader::Open(request.files, request.data_field));
   CachedTokens cached{.folder = folder};
   cached.id_bytes = cutter->id_limit() <= (1U << 16) ? 2 : 4;
   DS_ASSIGN_OR_RETURN(TokenWriter writer, TokenWriter::Create(cached, system));
-  const TextCutter::Keep keep = [&](const tokenizer::EncodedDocument& document,
-                                    const std::string&) { return writer.Append(document); };
+  const TextTokenizer::Keep keep = [&](const tokenizer::EncodedDocument& document,
+                                       const std::string&) { return writer.Append(document); };
   std::uint64_t done = 0;
   while (true) {
     progress(static_cast<double>(done) /
@@ -202,24 +204,28 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
     DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
     if (!batch) break;
     DS_RETURN_IF_ERROR(
-        tokenizer::ForEachDocument(*batch, [&](std::string_view text, const std::string& place) {
-          return cutter->Cut(text, batch->lines, place, keep);
+        tokenizer::ForEachDocument(*batch, [&](std::string_view text, const std::string& location) {
+          return cutter->Tokenize(text, batch->lines, location, keep);
         }));
     done = batch->done_bytes;
   }
   DS_RETURN_IF_ERROR(writer.Finish(&cached));
   cached.left_out = cutter->left_out();
-  DS_RETURN_IF_ERROR(cutter->CheckLearns());
+  DS_RETURN_IF_ERROR(cutter->CheckHasLoss());
   return cached;
 }
 
 Json ManifestOf(const CachedTokens& cached) {
-  return {
-      {"id_bytes", cached.id_bytes},          {"tokens", cached.tokens},
-      {"documents", cached.documents},        {"all_learnt", cached.all_learnt},
-      {"skipped", cached.left_out.skipped},   {"first_skipped", cached.left_out.first_skipped},
-      {"rejected", cached.left_out.rejected}, {"cut_empty", cached.left_out.cut_empty},
-      {"unlearnt", cached.left_out.unlearnt}, {"first_unlearnt", cached.left_out.first_unlearnt}};
+  return {{"id_bytes", cached.id_bytes},
+          {"tokens", cached.tokens},
+          {"documents", cached.documents},
+          {"all_learnt", cached.all_in_loss},
+          {"skipped", cached.left_out.skipped},
+          {"first_skipped", cached.left_out.first_skipped},
+          {"rejected", cached.left_out.rejected},
+          {"cut_empty", cached.left_out.truncated_empty},
+          {"unlearnt", cached.left_out.without_loss},
+          {"first_unlearnt", cached.left_out.first_without_loss}};
 }
 
 }  // namespace
@@ -234,9 +240,9 @@ StatusOr<fs::path> DefaultCacheRoot() {
       "one with --data_cache");
 }
 
-StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request, const fs::path& root,
-                                       const std::function<void(double)>& progress,
-                                       FileSystem& system) {
+StatusOr<CachedTokens> FindOrTokenize(const TokenRequest& request, const fs::path& root,
+                                      const std::function<void(double)>& progress,
+                                      FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const Json description, Describe(request));
   const auto found =
       HostCache(root, system)
@@ -244,9 +250,9 @@ StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request, const fs::pa
               description,
               [](const HostCache::Folder& folder) { return ReadCached(folder).has_value(); },
               [&](const fs::path& folder) -> StatusOr<Json> {
-                DS_ASSIGN_OR_RETURN(const CachedTokens cut,
-                                    CutTokens(request, folder, progress, system));
-                return ManifestOf(cut);
+                DS_ASSIGN_OR_RETURN(const CachedTokens tokenized,
+                                    TokenizeFiles(request, folder, progress, system));
+                return ManifestOf(tokenized);
               });
   DS_RETURN_IF_ERROR(found.status());
   return *ReadCached(*found);

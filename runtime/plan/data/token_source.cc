@@ -58,12 +58,12 @@ Status ReadAt(int fd, const fs::path& path, std::int64_t offset, std::span<char>
 }
 
 // Returns the offset of the text in a plain file, and whether the file is compressed instead.
-struct TextPlace {
+struct TextLocation {
   std::int64_t offset = 0;
   bool compressed = false;
 };
 
-TextPlace FindText(int fd) {
+TextLocation FindText(int fd) {
   constexpr std::string_view kMark = tokenizer::kByteOrderMark;
   std::array<char, kMark.size()> begin{};
   const std::string_view bytes(begin.data(), begin.size());
@@ -81,12 +81,12 @@ StatusOr<std::string> ReadTexts(const fs::path& path, const std::string& data_fi
     DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
     if (!batch) return texts;
     DS_RETURN_IF_ERROR(tokenizer::ForEachDocument(
-        *batch, [&](std::string_view text, const std::string& place) -> Status {
+        *batch, [&](std::string_view text, const std::string& location) -> Status {
           if (!batch->lines) {
             texts += text;
             return OkStatus();
           }
-          DS_ASSIGN_OR_RETURN(const std::string row, ReadRowText(text, place));
+          DS_ASSIGN_OR_RETURN(const std::string row, ReadRowText(text, location));
           texts += row;
           return OkStatus();
         }));
@@ -94,15 +94,15 @@ StatusOr<std::string> ReadTexts(const fs::path& path, const std::string& data_fi
 }
 
 // A file's range of the row's tokens and documents.
-struct IndexedPart {
+struct IndexedSegment {
   std::int64_t first_token, first_document;
   std::shared_ptr<const MegatronIndex> index;
 };
 
-StatusOr<std::vector<std::uint64_t>> ReadJoinedEnds(const std::vector<IndexedPart>& parts,
+StatusOr<std::vector<std::uint64_t>> ReadJoinedEnds(const std::vector<IndexedSegment>& parts,
                                                     std::int64_t first, std::int64_t count) {
   std::vector<std::uint64_t> ends;
-  for (const IndexedPart& part : parts) {
+  for (const IndexedSegment& part : parts) {
     const std::int64_t begin = std::max(first, part.first_document);
     const std::int64_t end = std::min(first + count, part.first_document + part.index->documents());
     if (begin >= end) continue;
@@ -117,15 +117,15 @@ StatusOr<std::vector<std::uint64_t>> ReadJoinedEnds(const std::vector<IndexedPar
 
 }  // namespace
 
-StatusOr<std::string> ReadRowText(std::string_view text, const std::string& place) {
+StatusOr<std::string> ReadRowText(std::string_view text, const std::string& location) {
   const auto row = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object()) DS_RETURN_IF_ERROR(tokenizer::CheckRow(text).WithContext(place));
+  if (!row.is_object()) DS_RETURN_IF_ERROR(tokenizer::CheckRow(text).WithContext(location));
   if (row.contains("text") && row["text"].is_string()) {
     return row["text"].get_ref<const std::string&>() + "\n";
   }
   const nlohmann::ordered_json ordered(row);
-  DS_RETURN_IF_ERROR(tokenizer::CheckArrowColumns(ordered).WithContext(place));
-  return InvalidArgumentError(place +
+  DS_RETURN_IF_ERROR(tokenizer::CheckArrowColumns(ordered).WithContext(location));
+  return InvalidArgumentError(location +
                               ": there is no text under \"text\"; without a tokenizer "
                               "(--tokenizer) only rows with it are read, as bytes" +
                               tokenizer::AdviseOnArrowTypes(ordered, {"text"}));
@@ -158,16 +158,16 @@ StatusOr<TokenSource> TokenSource::Open(const CachedTokens& cached) {
       source.AddFile({.path = cached.ids_file(), .kind = tokenizer::DataKind::kTokens}, width, ""));
   DS_ASSIGN_OR_RETURN(source.documents_,
                       DocumentIndex::Open(cached.documents_file(), cached.documents));
-  if (cached.all_learnt) return source;
-  File learnt{.path = cached.learnt_file(), .count = source.size_};
-  learnt.fd = UniqueFd(::open(learnt.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!learnt.fd.valid()) return ErrnoError(errno, learnt.path.string());
-  source.learnt_ = std::move(learnt);
+  if (cached.all_in_loss) return source;
+  File in_loss{.path = cached.loss_mask_file(), .count = source.size_};
+  in_loss.fd = UniqueFd(::open(in_loss.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!in_loss.fd.valid()) return ErrnoError(errno, in_loss.path.string());
+  source.loss_mask_ = std::move(in_loss);
   return source;
 }
 
-Status TokenSource::ReadLearnt(std::int64_t first, std::span<std::int64_t> out) const {
-  if (learnt_) return ReadTokens(*learnt_, first, out);
+Status TokenSource::ReadLossMask(std::int64_t first, std::span<std::int64_t> out) const {
+  if (loss_mask_) return ReadTokens(*loss_mask_, first, out);
   std::fill(out.begin(), out.end(), 1);
   return OkStatus();
 }
@@ -184,10 +184,10 @@ Status TokenSource::AddFile(const tokenizer::DataFile& data, TokenWidth bin_widt
   if (!file.fd.valid() || ::fstat(file.fd.get(), &info) != 0) {
     return ErrnoError(errno, file.path.string());
   }
-  const TextPlace place = holds_tokens ? TextPlace() : FindText(file.fd.get());
-  file.offset = place.offset;
+  const TextLocation location = holds_tokens ? TextLocation() : FindText(file.fd.get());
+  file.offset = location.offset;
   auto bytes = static_cast<std::int64_t>(info.st_size) - file.offset;
-  if (place.compressed || !(holds_tokens || data.kind == tokenizer::DataKind::kText)) {
+  if (location.compressed || !(holds_tokens || data.kind == tokenizer::DataKind::kText)) {
     DS_ASSIGN_OR_RETURN(file.text, ReadTexts(file.path, data_field));
     file.fd.Reset();
     file.offset = 0;
@@ -224,7 +224,7 @@ StatusOr<TokenWidth> TokenSource::OpenIndex(File* file, std::int64_t bytes, Toke
 
 // Joins the documents of all files in one row, if indices provide them.
 Status TokenSource::JoinDocuments() {
-  std::vector<IndexedPart> parts;
+  std::vector<IndexedSegment> parts;
   std::int64_t documents = 0;
   const File* without = nullptr;
   for (const File& file : files_) {
@@ -277,9 +277,9 @@ std::vector<std::int64_t> TokenSource::ListMiddleBlocks(const File& file) const 
   const std::int64_t most =
       std::clamp<std::int64_t>(kMostBlocks / std::ssize(files_), 1, kMostFileBlocks);
   const std::int64_t blocks = std::min(most, (middle + kBlockTokens - 1) / kBlockTokens);
-  std::vector<std::int64_t> places;
-  for (std::int64_t i = 0; i < blocks; ++i) places.push_back(kEndTokens + middle * i / blocks);
-  return places;
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = 0; i < blocks; ++i) positions.push_back(kEndTokens + middle * i / blocks);
+  return positions;
 }
 
 Status TokenSource::ExtendChecksum(const File& file, std::int64_t from, std::int64_t count,
@@ -297,9 +297,9 @@ StatusOr<Fingerprints> TokenSource::TakeFingerprints() const {
     const std::int64_t end = std::min(file.count, kEndTokens);
     DS_RETURN_IF_ERROR(ExtendChecksum(file, 0, end, &prints.ends));
     DS_RETURN_IF_ERROR(ExtendChecksum(file, file.count - end, end, &prints.ends));
-    for (const std::int64_t place : ListMiddleBlocks(file)) {
-      const std::int64_t count = std::min(kBlockTokens, file.count - place);
-      DS_RETURN_IF_ERROR(ExtendChecksum(file, place, count, &prints.middles));
+    for (const std::int64_t location : ListMiddleBlocks(file)) {
+      const std::int64_t count = std::min(kBlockTokens, file.count - location);
+      DS_RETURN_IF_ERROR(ExtendChecksum(file, location, count, &prints.middles));
     }
   }
   return prints;

@@ -42,8 +42,8 @@ struct Fingerprints {
   std::uint32_t middles = 0;
 };
 
-// Returns the bytes of a row: its text and a line break. Errors begin with `place`.
-StatusOr<std::string> ReadRowText(std::string_view row, const std::string& place);
+// Returns the bytes of a row: its text and a line break. Errors begin with `location`.
+StatusOr<std::string> ReadRowText(std::string_view row, const std::string& location);
 
 class TokenSource {
  public:
@@ -71,7 +71,7 @@ class TokenSource {
     return documents_->Number(first, out);
   }
   // Sets 1 for the tokens that contribute to the loss, 0 for the others.
-  Status ReadLearnt(std::int64_t first, std::span<std::int64_t> out) const;
+  Status ReadLossMask(std::int64_t first, std::span<std::int64_t> out) const;
 
   // Refuses a token outside the vocabulary; the error names file and offset. `first` is the
   // position of the tokens.
@@ -114,7 +114,7 @@ class TokenSource {
 
   std::vector<File> files_;  // none empty
   std::optional<DocumentIndex> documents_;
-  std::optional<File> learnt_;  // absent: all tokens contribute to the loss
+  std::optional<File> loss_mask_;  // absent: all tokens contribute to the loss
   std::int64_t size_ = 0;
 };
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/plan/data/cut_texts.h"
 #include "runtime/plan/data/document_index.h"
 #include "runtime/plan/data/job_data.h"
 #include "runtime/plan/data/sample_plan.h"
+#include "runtime/plan/data/text_tokenizer.h"
 #include "runtime/plan/data/token_source.h"
 #include "runtime/tokenizer/corpus/data_files.h"
 #include "runtime/tokenizer/corpus/documents.h"
@@ -25,9 +25,9 @@ using tokenizer::DataKind;
 
 using Samples = std::optional<std::int64_t>;
 
-// Receives a text or a row; errors refer to it as `place`.
+// Receives a text or a row; errors refer to it as `location`.
 using UseOfText =
-    std::function<Status(std::string_view text, bool is_row, const std::string& place)>;
+    std::function<Status(std::string_view text, bool is_row, const std::string& location)>;
 
 // A compressed file counts as large: its size does not bound its content's size.
 std::int64_t SizeOf(const DataFile& file) {
@@ -40,8 +40,8 @@ std::int64_t SizeOf(const DataFile& file) {
   return error ? 0 : static_cast<std::int64_t>(size);
 }
 
-Status RefuseId(const std::string& place, std::uint32_t id, std::int64_t vocabulary) {
-  return OutOfRangeError(place + ": the tokenizer gives token id " + std::to_string(id) +
+Status RefuseId(const std::string& location, std::uint32_t id, std::int64_t vocabulary) {
+  return OutOfRangeError(location + ": the tokenizer gives token id " + std::to_string(id) +
                          ", which is outside the model's vocabulary of " +
                          std::to_string(vocabulary) +
                          " tokens; --tokenizer DIR names the model's own");
@@ -56,7 +56,7 @@ class DataTrial {
   StatusOr<Samples> Try(const std::vector<DataFile>& files, double held_out) {
     DS_ASSIGN_OR_RETURN(packing_, ParsePacking(job_.packing));
     held_out_ = held_out;
-    if (IsCut(job_, files)) return TryTexts(files);
+    if (IsTokenized(job_, files)) return TryTexts(files);
     return IsRead(files) ? TryTokens(files) : TryRowsOfBytes(files);
   }
 
@@ -90,8 +90,8 @@ StatusOr<bool> DataTrial::ReadFileStart(const DataFile& file, const UseOfText& u
     bytes += static_cast<std::int64_t>(batch->bytes.size());
     read_bytes_ += static_cast<std::int64_t>(batch->bytes.size());
     DS_RETURN_IF_ERROR(
-        tokenizer::ForEachDocument(*batch, [&](std::string_view text, const std::string& place) {
-          return ++rows > bounds_.file_rows ? OkStatus() : use(text, batch->lines, place);
+        tokenizer::ForEachDocument(*batch, [&](std::string_view text, const std::string& location) {
+          return ++rows > bounds_.file_rows ? OkStatus() : use(text, batch->lines, location);
         }));
   }
   return false;
@@ -101,32 +101,32 @@ StatusOr<bool> DataTrial::ReadStart(const std::vector<DataFile>& files, const Us
   bool is_all = true;
   for (const DataFile& file : files) {
     if (read_bytes_ > bounds_.all_bytes) return false;
-    DS_ASSIGN_OR_RETURN(const bool is_whole, ReadFileStart(file, use));
-    is_all = is_all && is_whole;
+    DS_ASSIGN_OR_RETURN(const bool is_complete, ReadFileStart(file, use));
+    is_all = is_all && is_complete;
   }
   return is_all;
 }
 
 StatusOr<Samples> DataTrial::TryTexts(const std::vector<DataFile>& files) {
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<TextCutter> cutter,
-                      TextCutter::Open(MakeTokenRequest(job_, files)));
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<TextTokenizer> cutter,
+                      TextTokenizer::Open(MakeTokenRequest(job_, files)));
   std::vector<std::uint64_t> ends;
   std::int64_t tokens = 0;
-  const TextCutter::Keep keep = [&](const tokenizer::EncodedDocument& document,
-                                    const std::string& place) -> Status {
+  const TextTokenizer::Keep keep = [&](const tokenizer::EncodedDocument& document,
+                                       const std::string& location) -> Status {
     for (const std::uint32_t id : document.ids) {
-      if (id >= vocabulary_) return RefuseId(place, id, vocabulary_);
+      if (id >= vocabulary_) return RefuseId(location, id, vocabulary_);
     }
     tokens += std::ssize(document.ids);
     if (!document.ids.empty()) ends.push_back(static_cast<std::uint64_t>(tokens));
     return OkStatus();
   };
   DS_ASSIGN_OR_RETURN(const bool is_all, ReadStart(files, [&](std::string_view text, bool is_row,
-                                                              const std::string& place) {
-                        return cutter->Cut(text, is_row, place, keep);
+                                                              const std::string& location) {
+                        return cutter->Tokenize(text, is_row, location, keep);
                       }));
   if (!is_all) return Samples();  // counting samples needs all the data
-  DS_RETURN_IF_ERROR(cutter->CheckLearns());
+  DS_RETURN_IF_ERROR(cutter->CheckHasLoss());
   if (packing_ == Packing::kStream) {
     return CountSamples(SamplePlan::Stream(tokens, job_.seq_len), tokens);
   }
@@ -137,7 +137,8 @@ StatusOr<Samples> DataTrial::TryTexts(const std::vector<DataFile>& files) {
   DS_ASSIGN_OR_RETURN(const auto documents,
                       DocumentIndex::Create("the texts", std::ssize(ends), read));
   return CountSamples(
-      SamplePlan::Whole(documents, job_.seq_len, /*one_each=*/packing_ == Packing::kNone), tokens);
+      SamplePlan::WholeDocuments(documents, job_.seq_len, /*one_each=*/packing_ == Packing::kNone),
+      tokens);
 }
 
 bool DataTrial::IsRead(const std::vector<DataFile>& files) const {
@@ -162,8 +163,8 @@ StatusOr<Samples> DataTrial::TryTokens(const std::vector<DataFile>& files) const
 }
 
 StatusOr<Samples> DataTrial::TryRowsOfBytes(const std::vector<DataFile>& files) {
-  const auto use = [](std::string_view text, bool is_row, const std::string& place) {
-    return is_row ? ReadRowText(text, place).status() : OkStatus();
+  const auto use = [](std::string_view text, bool is_row, const std::string& location) {
+    return is_row ? ReadRowText(text, location).status() : OkStatus();
   };
   DS_RETURN_IF_ERROR(ReadStart(files, use).status());
   return Samples();
@@ -173,7 +174,7 @@ StatusOr<Samples> DataTrial::CountSamples(const StatusOr<SamplePlan>& plan,
                                           std::int64_t tokens) const {
   DS_RETURN_IF_ERROR(plan.status());
   DS_RETURN_IF_ERROR(CheckHasSamples(*plan, tokens, job_.seq_len));
-  DS_ASSIGN_OR_RETURN(const SamplePart part,
+  DS_ASSIGN_OR_RETURN(const ChosenSamples part,
                       ChooseSamples(*plan, held_out_, /*takes_held_out=*/false));
   return Samples(part.count);
 }

@@ -20,47 +20,48 @@ struct Trial {
   engine::JobShape job;
 };
 
-Trial MakeTrial(const FitQuestion& question, const Fit& cut) {
+Trial MakeTrial(const FitQuestion& question, const Fit& candidate) {
   Trial trial{question.config, question.job};
-  trial.config.parallel = {.pipeline = cut.pipeline,
-                           .sequence = cut.sequence,
-                           .tensor = cut.tensor,
-                           .expert = cut.expert};
-  trial.config.zero_optimization.stage = cut.zero;
+  trial.config.parallel = {.pipeline = candidate.pipeline,
+                           .sequence = candidate.sequence,
+                           .tensor = candidate.tensor,
+                           .expert = candidate.expert};
+  trial.config.zero_optimization.stage = candidate.zero;
   trial.config.batch.train_micro_batch_size_per_gpu = 1;
   trial.config.batch.gradient_accumulation_steps =
-      cut.pipeline > 1 ? kMicroBatchesOfAStage * cut.pipeline : 1;
-  trial.job.sequence_kind = cut.kind;
-  if (cut.recomputes) trial.job.recompute = {.kind = config::RecomputeChoice::Kind::kBlocks};
+      candidate.pipeline > 1 ? kMicroBatchesOfAStage * candidate.pipeline : 1;
+  trial.job.sequence_kind = candidate.kind;
+  if (candidate.recomputes) trial.job.recompute = {.kind = config::RecomputeChoice::Kind::kBlocks};
   return trial;
 }
 
-bool IsPossible(const FitQuestion& question, const Fit& cut) {
-  const int inside = cut.tensor * cut.sequence;
-  if (question.job.setting.ranks % (inside * cut.pipeline * cut.expert) != 0) return false;
+bool IsPossible(const FitQuestion& question, const Fit& candidate) {
+  const int inside = candidate.tensor * candidate.sequence;
+  if (question.job.setting.ranks % (inside * candidate.pipeline * candidate.expert) != 0)
+    return false;
   if (question.ranks_of_a_host % inside != 0) return false;
   // The config refuses sequence ranks in combination with samples of varying length.
   const config::DataEfficiency& seen = question.job.efficiency;
   const bool lengths_differ = seen.curriculum || seen.random_ltd || seen.dynamic_batching;
-  if (cut.sequence > 1 && lengths_differ) return false;
-  const Trial trial = MakeTrial(question, cut);
+  if (candidate.sequence > 1 && lengths_differ) return false;
+  const Trial trial = MakeTrial(question, candidate);
   return engine::CheckMemoryIsKnown(trial.config, trial.job).ok();
 }
 
-std::optional<Fit> Try(const FitQuestion& question, Fit cut) {
-  if (!IsPossible(question, cut)) return std::nullopt;
-  const Trial trial = MakeTrial(question, cut);
-  cut.bytes = PredictMemory(trial.config, trial.job).bytes();
-  if (cut.bytes > question.room) return std::nullopt;
-  cut.micro_batch = LargestMicroBatch(trial.config, trial.job, question.room);
-  return cut;
+std::optional<Fit> Try(const FitQuestion& question, Fit candidate) {
+  if (!IsPossible(question, candidate)) return std::nullopt;
+  const Trial trial = MakeTrial(question, candidate);
+  candidate.bytes = PredictMemory(trial.config, trial.job).bytes();
+  if (candidate.bytes > question.capacity) return std::nullopt;
+  candidate.micro_batch = LargestMicroBatch(trial.config, trial.job, question.capacity);
+  return candidate;
 }
 
 // Returns the lowest ZeRO stage that fits, preferably without recomputation.
-std::optional<Fit> TryStages(const FitQuestion& question, Fit cut) {
+std::optional<Fit> TryStages(const FitQuestion& question, Fit candidate) {
   for (const bool recomputes : {false, true}) {
-    for (int zero = cut.zero; zero <= 3; ++zero) {
-      Fit tried = cut;
+    for (int zero = candidate.zero; zero <= 3; ++zero) {
+      Fit tried = candidate;
       tried.recomputes = recomputes;
       tried.zero = zero;
       if (const auto fit = Try(question, tried)) return fit;
@@ -70,16 +71,16 @@ std::optional<Fit> TryStages(const FitQuestion& question, Fit cut) {
 }
 
 // Returns the smallest number of ranks along one axis that fits.
-template <typename Cut>
-std::optional<Fit> TryNumbers(const FitQuestion& question, const Cut& cut) {
+template <typename MakeCandidate>
+std::optional<Fit> TryNumbers(const FitQuestion& question, const MakeCandidate& candidate) {
   for (int count = 2; count <= question.job.setting.ranks; ++count) {
-    if (const auto fit = TryStages(question, cut(count))) return fit;
+    if (const auto fit = TryStages(question, candidate(count))) return fit;
   }
   return std::nullopt;
 }
 
 // Sequence ranks split the heads if possible, else they form a ring.
-Fit CutSamples(const FitQuestion& question, int count) {
+Fit SplitSamples(const FitQuestion& question, int count) {
   const Fit by_heads{.sequence = count};
   if (IsPossible(question, by_heads)) return by_heads;
   return {.sequence = count, .kind = models::SequenceKind::kRing};
@@ -110,7 +111,7 @@ std::vector<Fit> FitDegrees(const FitQuestion& question) {
     if (fit) fits.push_back(*fit);
   };
   add(TryStages(question, {}));
-  add(TryNumbers(question, [&](int count) { return CutSamples(question, count); }));
+  add(TryNumbers(question, [&](int count) { return SplitSamples(question, count); }));
   add(TryNumbers(question, [](int count) { return Fit{.expert = count}; }));
   add(TryNumbers(question, [](int count) { return Fit{.tensor = count}; }));
   add(TryNumbers(question, [](int count) { return Fit{.pipeline = count}; }));
@@ -123,7 +124,7 @@ std::vector<Fit> FitDegrees(const FitQuestion& question) {
 
 std::string ToText(const std::vector<Fit>& fits, const FitQuestion& question) {
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
-  const std::string where = size(question.room) + " a rank, of " +
+  const std::string where = size(question.capacity) + " a rank, of " +
                             std::to_string(question.job.setting.ranks) +
                             (question.job.setting.ranks == 1 ? " rank, " : " ranks, ") +
                             std::to_string(question.ranks_of_a_host) + " on a host";

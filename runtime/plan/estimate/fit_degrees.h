@@ -18,7 +18,7 @@ namespace ds::plan {
 struct FitQuestion {
   config::DsConfig config;  // for precision and optimizer; its stage, batch and degrees are ignored
   engine::JobShape job;     // model, length of samples, number of ranks
-  std::int64_t room = 0;    // bytes available to a rank, in the tier where it computes
+  std::int64_t capacity = 0;  // bytes available to a rank, in the tier where it computes
   // Tensor ranks x sequence ranks must divide it, since they communicate in every layer.
   int ranks_of_a_host = 1;
 };

@@ -13,7 +13,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint_format/safetensors_layout.h"
 #include "runtime/plan/memory/expert_rules.h"
-#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/model/count_parameters.h"
 #include "runtime/plan/model/families.h"
 
@@ -100,7 +100,7 @@ bool IsKnownFamily(const nlohmann::ordered_json& config) {
 StatusOr<ModelSize> SizeOfConfig(const nlohmann::ordered_json& config) {
   // Keys that change no shape are ignored.
   DS_ASSIGN_OR_RETURN(const models::DecoderSpec spec,
-                      models::ReadDecoderSpec(config, "", models::UnknownKeys::kIgnore));
+                      models::ReadDecoderSpec(config, "", models::UnknownModelKeys::kIgnore));
   DS_ASSIGN_OR_RETURN(const models::ParameterCount count, models::CountParameters(spec));
   return ModelSize{.params = count.all, .largest_layer_params = count.largest_module};
 }
@@ -149,8 +149,9 @@ StatusOr<std::vector<pipeline::WeighedBlock>> ReadModelBlocks(const fs::path& mo
   std::error_code ignored;
   const fs::path path = fs::is_directory(model, ignored) ? model / "config.json" : model;
   DS_ASSIGN_OR_RETURN(const nlohmann::ordered_json config, ReadConfig(path));
-  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec,
-                      models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore));
+  DS_ASSIGN_OR_RETURN(
+      models::DecoderSpec spec,
+      models::ReadDecoderSpec(config, path.string(), models::UnknownModelKeys::kIgnore));
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(moe, &spec));
   DS_ASSIGN_OR_RETURN(const auto counts, models::CountBlocks(spec));
   DS_ASSIGN_OR_RETURN(const std::vector<double> work, engine::CountWork(spec, seq_len));

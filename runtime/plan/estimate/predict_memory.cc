@@ -39,8 +39,9 @@ StatusOr<models::DecoderSpec> ReadJobModel(const fs::path& model) {
   if (config.is_discarded()) {
     return InvalidArgumentError(path.string() + ": not valid JSON: " + DescribeJsonFault(text));
   }
-  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec,
-                      models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore));
+  DS_ASSIGN_OR_RETURN(
+      models::DecoderSpec spec,
+      models::ReadDecoderSpec(config, path.string(), models::UnknownModelKeys::kIgnore));
   const Status known = models::CheckMemoryIsKnown(spec);
   if (!known.ok()) return known.WithContext(path.string());
   return spec;
@@ -115,19 +116,23 @@ std::vector<Change> ListChanges(const config::DsConfig& config, const engine::Jo
 
 std::string ListHostParts(const MemoryPrediction& rank) {
   const zero::HeldMemory here = rank.on_gpu ? zero::HeldMemory() : rank.step.peak;
-  const zero::AwayMemory& away = rank.step.away;
-  const std::pair<std::int64_t, const char*> parts[] = {
-      {here.parameters, "parameters"},           {here.gradients, "gradients"},
-      {here.optimizer_state, "optimizer state"}, {here.master_weights, "master weights"},
-      {here.comm_buffers, "buffers of ZeRO"},    {here.activations, "activations"},
-      {here.other, "buffers of the optimizer"},  {away.host, "offloaded state"},
-      {away.file_buffers, "buffers for files"},  {rank.process_bytes, "the program"}};
+  const zero::OffloadedMemory& offload = rank.step.offload;
+  const std::pair<std::int64_t, const char*> parts[] = {{here.parameters, "parameters"},
+                                                        {here.gradients, "gradients"},
+                                                        {here.optimizer_state, "optimizer state"},
+                                                        {here.master_weights, "master weights"},
+                                                        {here.comm_buffers, "buffers of ZeRO"},
+                                                        {here.activations, "activations"},
+                                                        {here.other, "buffers of the optimizer"},
+                                                        {offload.host, "offloaded state"},
+                                                        {offload.file_buffers, "buffers for files"},
+                                                        {rank.process_bytes, "the program"}};
   std::string text;
   for (const auto& [bytes, what] : parts) {
     if (bytes > 0) text += (text.empty() ? "" : ", ") + Size(bytes) + " of " + what;
   }
   if (!rank.on_gpu) text += ", in " + rank.step.when;
-  return away.files > 0 ? text + "; and " + Size(away.files) + " in files" : text;
+  return offload.files > 0 ? text + "; and " + Size(offload.files) + " in files" : text;
 }
 
 std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
@@ -208,12 +213,12 @@ std::string DescribePadding(const engine::JobShape& job) {
          " tokens; the padding of shorter ones is not included\n";
 }
 
-std::string DescribeRoom(const Prediction& prediction) {
-  if (!prediction.room) {
+std::string DescribeCapacity(const Prediction& prediction) {
+  if (!prediction.capacity) {
     return "give --memory BYTES, the limit of a rank, to see settings that fit\n";
   }
   std::string text = fmt::format("{} in {}", prediction.fits() ? "fits" : "does NOT fit",
-                                 ShowSize(*prediction.room));
+                                 ShowSize(*prediction.capacity));
   if (prediction.largest_micro_batch == 0) return text + ", with any micro-batch\n";
   return text +
          fmt::format("; the largest micro-batch that does: {}\n", prediction.largest_micro_batch);
@@ -224,8 +229,9 @@ std::string DescribeRoom(const Prediction& prediction) {
 Prediction MakePrediction(Prediction question) {
   question.rank = PredictMemory(question.config, question.job);
   question.changes = ListChanges(question.config, question.job);
-  if (question.room) {
-    question.largest_micro_batch = LargestMicroBatch(question.config, question.job, *question.room);
+  if (question.capacity) {
+    question.largest_micro_batch =
+        LargestMicroBatch(question.config, question.job, *question.capacity);
   }
   if (question.most_load() > 1.0) {
     engine::JobShape worst = question.job;
@@ -270,19 +276,19 @@ std::string ToText(const Prediction& prediction) {
   row("buffers of ZeRO", peak.comm_buffers);
   row("activations", peak.activations);
   if (peak.other > 0) row("the optimizer's", peak.other);
-  const zero::AwayMemory& away = rank.step.away;
-  if (!rank.on_gpu && away.file_buffers > 0) row("buffers for files", away.file_buffers);
+  const zero::OffloadedMemory& offload = rank.step.offload;
+  if (!rank.on_gpu && offload.file_buffers > 0) row("buffers for files", offload.file_buffers);
   if (!rank.on_gpu) row("the program", rank.process_bytes);
   row("together", rank.bytes());
   if (rank.on_gpu) {
     text += fmt::format("and {} of its host for the program\n", ShowSize(rank.process_bytes));
-    if (away.host > 0) text += fmt::format("and {} there of state\n", ShowSize(away.host));
+    if (offload.host > 0) text += fmt::format("and {} there of state\n", ShowSize(offload.host));
   }
-  if (away.files > 0) text += fmt::format("and {} in files\n", ShowSize(away.files));
+  if (offload.files > 0) text += fmt::format("and {} in files\n", ShowSize(offload.files));
   text += fmt::format("a host with {}: {}\n", Count(prediction.ranks_of_host, "rank"),
                       ShowSize(prediction.host_bytes()));
   text += DescribePadding(prediction.job) + DescribeLoad(prediction) + "\n";
-  text += DescribeRoom(prediction);
+  text += DescribeCapacity(prediction);
   if (!prediction.changes.empty()) text += "\nless with\n";
   for (const Change& change : prediction.changes) {
     text += fmt::format("  {:<48}{:>11}\n", change.what, ShowSize(change.bytes));
@@ -309,8 +315,8 @@ nlohmann::ordered_json ToJson(const Prediction& prediction) {
     json["most_expert_load"] = prediction.most_load();
     json["rank_at_most_expert_load"] = prediction.worst_load->bytes();
   }
-  if (prediction.room) {
-    json["room"] = *prediction.room;
+  if (prediction.capacity) {
+    json["room"] = *prediction.capacity;
     json["fits"] = prediction.fits();
     json["largest_micro_batch"] = prediction.largest_micro_batch;
   }

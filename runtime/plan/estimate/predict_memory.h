@@ -42,8 +42,8 @@ struct MemoryPrediction {
 
   std::int64_t device_bytes() const { return on_gpu ? step.peak.total() : 0; }
   std::int64_t host_bytes() const {
-    const zero::AwayMemory& away = step.away;
-    return process_bytes + away.host + away.file_buffers + (on_gpu ? 0 : step.peak.total());
+    const zero::OffloadedMemory& offload = step.offload;
+    return process_bytes + offload.host + offload.file_buffers + (on_gpu ? 0 : step.peak.total());
   }
   // Returns the bytes in the tier that limits the micro-batch.
   std::int64_t bytes() const { return on_gpu ? device_bytes() : host_bytes(); }
@@ -89,8 +89,8 @@ struct Prediction {
   MemoryPrediction rank;
   std::vector<Change> changes;
   // The memory available to a rank, in the tier where it computes. nullopt: not given.
-  std::optional<std::int64_t> room;
-  std::int64_t largest_micro_batch = 0;  // that fits into `room`
+  std::optional<std::int64_t> capacity;
+  std::int64_t largest_micro_batch = 0;  // that fits into `capacity`
   // The prediction with the most tokens that one rank's experts can receive, under expert
   // parallelism.
   std::optional<MemoryPrediction> worst_load = {};
@@ -99,11 +99,11 @@ struct Prediction {
   std::int64_t host_bytes() const {
     return kSharedProgramBytes + SaturatingProduct(ranks_of_host, rank.host_bytes());
   }
-  bool fits() const { return !room || rank.bytes() <= *room; }
+  bool fits() const { return !capacity || rank.bytes() <= *capacity; }
   double most_load() const;  // models::MostExpertLoad of the job
 };
 
-// Fills in all fields that follow from the first four and `room`. Requires CheckMemoryIsKnown.
+// Fills in all fields that follow from the first four and `capacity`. Requires CheckMemoryIsKnown.
 Prediction MakePrediction(Prediction question);
 
 // Returns "2 x 256 tokens", or the limit in tokens if batches are formed by tokens.

@@ -7,7 +7,7 @@
 
 #include "runtime/base/byte_size.h"
 #include "runtime/plan/estimate/predict_memory.h"
-#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_partition.h"
 
 namespace ds::plan {
 namespace {
@@ -33,8 +33,8 @@ std::string DescribeTraffic(const zero::StepTraffic& traffic) {
 StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::JobShape& job) {
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(config, job));
   const engine::StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute, job.trained};
-  DS_ASSIGN_OR_RETURN(std::vector<int> cut, engine::CutStages(job.model, config, order));
-  StagePlans plans{config, job, std::move(cut), {}};
+  DS_ASSIGN_OR_RETURN(std::vector<int> split, engine::PartitionStages(job.model, config, order));
+  StagePlans plans{config, job, std::move(split), {}};
   for (int stage = 0; stage < config.parallel.pipeline; ++stage) {
     plans.job.stage = stage;
     plans.stages.push_back(engine::PlanJobMemory(config, plans.job));

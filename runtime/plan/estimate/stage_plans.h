@@ -17,7 +17,7 @@ namespace ds::plan {
 struct StagePlans {
   config::DsConfig config;
   engine::JobShape job;
-  std::vector<int> cut;  // engine::CutStages
+  std::vector<int> split;  // engine::PartitionStages
   std::vector<zero::StepMemory> stages;
 };
 

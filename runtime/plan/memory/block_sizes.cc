@@ -15,7 +15,7 @@ class ParameterList {
   void set_experts(bool experts) { experts_ = experts; }
   void set_expert(std::int64_t number) { expert_ = number; }  // -1: no expert
   // Sets the part of the following parameters.
-  void Begin(BlockPart part) { part_ = part; }
+  void Begin(BlockComponent part) { part_ = part; }
   void AddMatrix(const std::string& name, std::int64_t rows, std::int64_t columns,
                  bool bias = false) {
     Add({.rows = rows, .columns = columns, .is_matrix = true, .name = name + ".weight"});
@@ -48,22 +48,22 @@ class ParameterList {
 
   const DecoderSpec& spec_;
   BlockSizes block_;
-  BlockPart part_ = BlockPart::kTable;
+  BlockComponent part_ = BlockComponent::kTable;
   bool experts_ = false;
   std::int64_t expert_ = -1;
 };
 
 void AddNorms(const DecoderSpec& spec, ParameterList* list) {
   const WeightNames& names = spec.names;
-  const bool behind = spec.norm_place == NormPlace::kBehind;
-  list->Begin(BlockPart::kInputNorm);
-  list->AddNorm(behind ? names.attention_norm_behind : names.attention_norm, spec.width);
+  const bool after = spec.norm_position == NormPosition::kAfter;
+  list->Begin(BlockComponent::kInputNorm);
+  list->AddNorm(after ? names.attention_norm_after : names.attention_norm, spec.width);
   if (spec.residual == Residual::kParallelOneNorm) return;
-  list->Begin(BlockPart::kMlpNorm);
-  list->AddNorm(behind ? names.mlp_norm_behind : names.mlp_norm, spec.width);
-  if (spec.norm_place != NormPlace::kAround) return;
-  list->AddNorm(names.attention_norm_behind, spec.width);
-  list->AddNorm(names.mlp_norm_behind, spec.width);
+  list->Begin(BlockComponent::kMlpNorm);
+  list->AddNorm(after ? names.mlp_norm_after : names.mlp_norm, spec.width);
+  if (spec.norm_position != NormPosition::kAround) return;
+  list->AddNorm(names.attention_norm_after, spec.width);
+  list->AddNorm(names.mlp_norm_after, spec.width);
 }
 
 void AddLatentAttention(const DecoderSpec& spec, ParameterList* list) {
@@ -71,7 +71,7 @@ void AddLatentAttention(const DecoderSpec& spec, ParameterList* list) {
   const auto path = [&](const char* name) { return std::string(names.attention) + "." + name; };
   const std::int64_t query = spec.heads * spec.head_width, values = spec.heads * spec.value_width;
   const std::int64_t turned = TurnedWidth(spec), of_queries = spec.query_latent_width;
-  list->Begin(BlockPart::kProjection);
+  list->Begin(BlockComponent::kProjection);
   if (of_queries > 0) {
     list->AddMatrix(path(names.query_latent), of_queries, spec.width, spec.qkv_bias);
     list->AddVector(path(names.query_latent_norm), of_queries);
@@ -82,7 +82,7 @@ void AddLatentAttention(const DecoderSpec& spec, ParameterList* list) {
   list->AddMatrix(path(names.latent), spec.latent_width + turned, spec.width, spec.qkv_bias);
   list->AddVector(path(names.latent_norm), spec.latent_width);
   list->AddMatrix(path(names.latent_wide), query - spec.heads * turned + values, spec.latent_width);
-  list->Begin(BlockPart::kMixed);
+  list->Begin(BlockComponent::kMixed);
   list->AddMatrix(path(names.attention_output), spec.width, values, spec.attention_output_bias);
 }
 
@@ -91,7 +91,7 @@ void AddAttention(const DecoderSpec& spec, ParameterList* list) {
   const WeightNames& names = spec.names;
   const auto path = [&](const char* name) { return std::string(names.attention) + "." + name; };
   const std::int64_t query = spec.heads * spec.head_width, key = spec.kv_heads * spec.head_width;
-  list->Begin(BlockPart::kProjection);
+  list->Begin(BlockComponent::kProjection);
   if (spec.qkv == QkvLayout::kApart) {
     list->AddMatrix(path(names.query), query, spec.width, spec.qkv_bias);
     list->AddMatrix(path(names.key), key, spec.width, spec.qkv_bias);
@@ -99,11 +99,11 @@ void AddAttention(const DecoderSpec& spec, ParameterList* list) {
   } else {
     list->AddMatrix(path(names.qkv), query + 2 * key, spec.width, spec.qkv_bias);
   }
-  list->Begin(BlockPart::kMixed);
+  list->Begin(BlockComponent::kMixed);
   list->AddMatrix(path(names.attention_output), spec.width, query, spec.attention_output_bias);
   if (spec.query_key_norm == QueryKeyNorm::kNone) return;
   const bool per_head = spec.query_key_norm == QueryKeyNorm::kPerHead;
-  list->Begin(BlockPart::kProjection);
+  list->Begin(BlockComponent::kProjection);
   list->AddVector(path(names.query_norm), per_head ? spec.head_width : query);
   list->AddVector(path(names.key_norm), per_head ? spec.head_width : key);
 }
@@ -114,21 +114,21 @@ void AddMlp(const DecoderSpec& spec, const std::string& path, std::int64_t width
   const WeightNames& names = spec.names;
   // OPT's matrices are direct children of the layer.
   const auto named = [&](const char* name) { return path.empty() ? name : path + "." + name; };
-  list->Begin(BlockPart::kWiden);
+  list->Begin(BlockComponent::kWiden);
   if (spec.fused_gate_up) {
     list->AddMatrix(named(names.gate_up), 2 * width, spec.width, spec.mlp_bias);
   } else {
     if (spec.gated_mlp) list->AddMatrix(named(names.gate), width, spec.width, spec.mlp_bias);
     list->AddMatrix(named(names.up), width, spec.width, spec.mlp_bias);
   }
-  list->Begin(BlockPart::kDown);
+  list->Begin(BlockComponent::kDown);
   list->AddMatrix(named(names.down), spec.width, width, spec.mlp_bias);
 }
 
 void AddExperts(const DecoderSpec& spec, ParameterList* list) {
   const WeightNames& names = spec.names;
   const auto path = [&](const std::string& name) { return std::string(names.mlp) + "." + name; };
-  list->Begin(BlockPart::kWiden);
+  list->Begin(BlockComponent::kWiden);
   list->set_experts(true);
   list->AddMatrix(path(names.router), spec.experts, spec.width);
   for (std::int64_t i = 0; i < spec.experts; ++i) {
@@ -166,7 +166,7 @@ BlockSizes ListEmbedding(const DecoderSpec& spec) {
   if (const std::int64_t rows = CountPositions(spec); rows > 0) {
     list.AddTable(spec.names.positions, spec.names.positions, rows, spec.width);
   }
-  list.Begin(BlockPart::kOuterNorm);
+  list.Begin(BlockComponent::kOuterNorm);
   if (spec.embedding_norm) list.AddNorm(spec.names.embedding_norm, spec.width);
   BlockSizes sizes = list.Take();
   sizes.backward_reads = spec.embedding_norm;
@@ -175,11 +175,11 @@ BlockSizes ListEmbedding(const DecoderSpec& spec) {
 
 BlockSizes ListHead(const DecoderSpec& spec) {
   ParameterList list(spec, "");
-  list.Begin(BlockPart::kOuterNorm);
+  list.Begin(BlockComponent::kOuterNorm);
   if (spec.final_norm) {
     list.AddNorm(std::string(spec.names.base) + "." + spec.names.final_norm, spec.width);
   }
-  list.Begin(BlockPart::kTable);
+  list.Begin(BlockComponent::kTable);
   if (!spec.tied_head) {
     list.AddTable(spec.names.head, spec.names.head, spec.vocabulary, spec.width);
   }
@@ -192,7 +192,7 @@ BlockSizes ListHead(const DecoderSpec& spec) {
 std::vector<std::int64_t> ShapeOf(const ParameterSize& parameter, bool in_out) {
   if (!parameter.is_matrix) return {parameter.rows};
   const bool is_outer =
-      parameter.part == BlockPart::kTable || parameter.part == BlockPart::kOuterNorm;
+      parameter.part == BlockComponent::kTable || parameter.part == BlockComponent::kOuterNorm;
   if (in_out && !is_outer) return {parameter.columns, parameter.rows};
   return {parameter.rows, parameter.columns};
 }

@@ -12,7 +12,7 @@
 namespace ds::models {
 
 // Parts of a block. Layers have none of the first two; the other blocks have only these.
-enum class BlockPart {
+enum class BlockComponent {
   kTable,       // tokens or positions, or the head's matrix
   kOuterNorm,   // of the embedding, or the final norm
   kInputNorm,   // of attention
@@ -30,7 +30,7 @@ struct ParameterSize {
   bool is_matrix = false;
   const char* module = "";  // name of the module, for a table or a head
   std::string name = {};    // within the block
-  BlockPart part = BlockPart::kTable;
+  BlockComponent part = BlockComponent::kTable;
   bool trained = true;
   bool on_two_stages = false;  // held by the first and the last stage of a pipeline
   bool is_expert = false;      // or the router: never adapted

@@ -15,25 +15,25 @@ namespace {
 constexpr std::int64_t kFloatBytes = 4;
 
 // The memory of a layer's attention part if it processes a sample portion by portion
-// (FPDT chunks; parallel/sequence/portion_attention.h), without the input of the layer and its
+// (FPDT chunks; parallel/sequence/chunked_attention.h), without the input of the layer and its
 // norm.
-struct PortionBytes {
-  // `kept`: for all chunks the input of the projections, keys, values and results, unless they are
+struct ChunkedAttentionBytes {
+  // `saved`: for all chunks the input of the projections, keys, values and results, unless they are
   // offloaded. `again`: the bytes kept if all of attention is recomputed.
-  std::int64_t kept = 0, again = 0;
+  std::int64_t saved = 0, again = 0;
   std::int64_t forward = 0;  // peak in the forward pass, in addition to the kept bytes
   // Peak in the backward pass, in addition to the kept bytes and two gradients as wide as the
   // layer.
   std::int64_t backward = 0;
 
-  std::int64_t KeptWhere(bool recomputes_attention) const {
-    return recomputes_attention ? again : kept;
+  std::int64_t SavedBytes(bool recomputes_attention) const {
+    return recomputes_attention ? again : saved;
   }
 };
 
 // True if attention processes samples of the micro-batch in more than one chunk.
-bool IsInPortions(const MicroBatch& batch) {
-  return batch.portion > 0 && batch.portion < batch.seq_len;
+bool IsChunked(const MicroBatch& batch) {
+  return batch.sp_chunk > 0 && batch.sp_chunk < batch.seq_len;
 }
 
 // Returns the most bytes that attention scores of one tile take, for a block of `tokens` queries
@@ -51,33 +51,34 @@ std::int64_t CountTileScores(const DecoderSpec& spec, const MicroBatch& batch, s
   return fused ? 0 : kCopies * std::min(kTileBytes, all);
 }
 
-// Returns nullopt unless IsInPortions. Requires a decoder without latent keys and values.
-std::optional<PortionBytes> CountPortionBytes(const DecoderSpec& spec, const MicroBatch& batch) {
-  if (!IsInPortions(batch)) return std::nullopt;
+// Returns nullopt unless IsChunked. Requires a decoder without latent keys and values.
+std::optional<ChunkedAttentionBytes> CountChunkedAttentionBytes(const DecoderSpec& spec,
+                                                                const MicroBatch& batch) {
+  if (!IsChunked(batch)) return std::nullopt;
   const std::int64_t width = config::Width(batch.type);
   const std::int64_t heads = batch.own_heads > 0 ? batch.own_heads : spec.heads;
   const std::int64_t kv_heads = batch.own_kv_heads > 0 ? batch.own_kv_heads : spec.kv_heads;
   const std::int64_t query = heads * spec.head_width, key = kv_heads * spec.head_width;
   const std::int64_t hidden = batch.tokens() * spec.width * width;
-  const std::int64_t last = (batch.seq_len - 1) % batch.portion + 1;
+  const std::int64_t last = (batch.seq_len - 1) % batch.sp_chunk + 1;
   const std::int64_t earlier = batch.samples * (batch.seq_len - last);  // tokens with waiting keys
-  const std::int64_t tokens = batch.samples * batch.portion;            // per chunk
-  const std::int64_t scores = CountTileScores(spec, batch, heads, batch.portion);
-  PortionBytes bytes;
+  const std::int64_t tokens = batch.samples * batch.sp_chunk;           // per chunk
+  const std::int64_t scores = CountTileScores(spec, batch, heads, batch.sp_chunk);
+  ChunkedAttentionBytes bytes;
   bytes.again = hidden;
-  if (!batch.portions_move) {
-    bytes.kept = hidden + earlier * 2 * key * width +
-                 batch.all_tokens() * (query * width + heads * kFloatBytes);
+  if (!batch.offloads_chunks) {
+    bytes.saved = hidden + earlier * 2 * key * width +
+                  batch.all_tokens() * (query * width + heads * kFloatBytes);
   }
   // The CPU generator state of LibTorch is kept for each chunk's first run.
   constexpr std::int64_t kGenerator = 5056;
-  bytes.kept += (batch.seq_len + batch.portion - 1) / batch.portion * kGenerator;
+  bytes.saved += (batch.seq_len + batch.sp_chunk - 1) / batch.sp_chunk * kGenerator;
   bytes.forward = 2 * hidden + tokens * query * (kFloatBytes + 2 * width) + scores;
-  const std::int64_t gradients = batch.portions_move ? tokens : earlier;  // of keys, in fp32
+  const std::int64_t gradients = batch.offloads_chunks ? tokens : earlier;  // of keys, in fp32
   const std::int64_t first = gradients * 2 * key * kFloatBytes +
                              tokens * (query + 2 * key) * (kFloatBytes + 3 * width) + scores;
   // At the end no chunk waits, and the input gradients of all chunks are concatenated.
-  bytes.backward = std::max(first - hidden, hidden - bytes.kept);
+  bytes.backward = std::max(first - hidden, hidden - bytes.saved);
   return bytes;
 }
 
@@ -93,7 +94,7 @@ class Activations {
     if (experts) experts_ = CountExpertBytes(spec, batch);
   }
 
-  std::int64_t BesideTable() const;
+  std::int64_t TableGradientTemporaries() const;
   // The distance between two rows of logits (MakeLogits of lm_loss.cc).
   std::int64_t LogitsStride() const {
     return batch_.on_gpu ? (spec_.vocabulary + 7) / 8 * 8 : spec_.vocabulary;
@@ -128,53 +129,55 @@ class Activations {
   bool exchanges() const { return batch_.sequence_ranks > 1 && !batch_.in_ring; }
   bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
   // A ring never holds all the weights at once.
-  bool drops_weights() const {
-    return spec_.attention_dropout > 0.0 && !is_in_ring() && !portions_;
-  }
+  bool drops_weights() const { return spec_.attention_dropout > 0.0 && !is_in_ring() && !chunks_; }
   // Latent attention: the up-projected rows. Ring attention holds, in addition to its results: a
   // block of keys and values and the incoming one; a block's result and its factors; in 16 bits,
   // the sums.
-  std::int64_t AttentionForwardBeside() const;
+  std::int64_t AttentionForwardTemporaries() const;
   // The gradients of results, queries, keys and values, all of one width. A ring also holds the
   // gradients of three blocks in transit, those of the queries, and the incoming gradient.
-  std::int64_t AttentionBackwardBeside() const;
+  std::int64_t AttentionBackwardTemporaries() const;
   std::int64_t RingScores() const {
     return CountTileScores(spec_, batch_, heads(), batch_.tokens() / batch_.samples);
   }
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
 
-  std::int64_t KeptByAttention(bool recomputes) const;
+  std::int64_t SavedByAttention(bool recomputes) const;
   // A norm's input, if it computes a gradient, and its output, if the next product reads it.
-  std::int64_t KeptByNorm(bool computes, BlockPart reader) const {
+  std::int64_t SavedByNorm(bool computes, BlockComponent reader) const {
     return (computes ? Hidden() + NormNumbers() : 0) +
            (training_.at(reader).reads_input ? Hidden() : 0);
   }
-  bool mlp_input() const { return training_.of_attention() || training_.trains(BlockPart::kMixed); }
+  bool mlp_input() const {
+    return training_.of_attention() || training_.trains(BlockComponent::kMixed);
+  }
   bool of_widened() const {
-    return mlp_input() || training_.trains(BlockPart::kMlpNorm) ||
-           training_.trains(BlockPart::kWiden);
+    return mlp_input() || training_.trains(BlockComponent::kMlpNorm) ||
+           training_.trains(BlockComponent::kWiden);
   }
   // The input and the output of the activation function.
-  std::int64_t KeptWide() const {
+  std::int64_t SavedByMlp() const {
     const int inputs = spec_.gated_mlp ? 2 : 1;
     return (of_widened() ? Values(inputs * spec_.mlp_width) : 0) +
-           (training_.at(BlockPart::kDown).reads_input ? Values(spec_.mlp_width) : 0);
+           (training_.at(BlockComponent::kDown).reads_input ? Values(spec_.mlp_width) : 0);
   }
   std::int64_t Wide() const { return Values((spec_.gated_mlp ? 3 : 2) * spec_.mlp_width); }
-  bool adapts(BlockPart part) const { return training_.at(part).adapts; }
+  bool adapts(BlockComponent part) const { return training_.at(part).adapts; }
   // A fused product of gate and up exists in addition to its two halves.
   std::int64_t WideProduct() const { return spec_.fused_gate_up ? Values(2 * spec_.mlp_width) : 0; }
   std::int64_t WideGradients() const { return Values((spec_.gated_mlp ? 2 : 1) * spec_.mlp_width); }
   // Full weights that a product makes temporarily: dequantized, and for the norms of DoRA.
-  std::int64_t WeightsBeside(BlockPart part) const {
-    const PartTraining& product = training_.at(part);
+  std::int64_t TemporaryWeights(BlockComponent part) const {
+    const ComponentTraining& product = training_.at(part);
     const bool converts = product.unpacked > 0 || width_ < kFloatBytes;
     return std::max(product.unpacked * width_, product.normed * kFloatBytes * (converts ? 2 : 1));
   }
   // The inputs of DoRA's multiplication are kept.
-  std::int64_t KeptByScales(BlockPart part) const { return Values(training_.at(part).scaled); }
-  std::int64_t KeptByLayer(bool recomputes_attention) const;
+  std::int64_t SavedByScales(BlockComponent part) const {
+    return Values(training_.at(part).scaled);
+  }
+  std::int64_t SavedByLayer(bool recomputes_attention) const;
   // The products' inputs of the forward pass, and the gradients of their outputs.
   std::int64_t DelayedByAttention() const {
     if (spec_.qkv == QkvLayout::kLatent) {
@@ -182,62 +185,63 @@ class Activations {
       return Values(latent.delayed + latent.mixed) + Hidden();
     }
     const std::int64_t query = QueryWidth(spec_), made = query + 2 * KeyWidth(spec_);
-    return (training_.trains(BlockPart::kProjection) ? Hidden() + Values(made) : 0) +
-           (training_.trains(BlockPart::kMixed) ? Values(query) + Hidden() : 0);
+    return (training_.trains(BlockComponent::kProjection) ? Hidden() + Values(made) : 0) +
+           (training_.trains(BlockComponent::kMixed) ? Values(query) + Hidden() : 0);
   }
   std::int64_t DelayedByMlp() const { return (experts_ ? experts_->delayed : 0) + Delayed(); }
   std::int64_t Delayed() const {
-    return (training_.trains(BlockPart::kWiden) ? Hidden() + WideGradients() : 0) +
-           (training_.trains(BlockPart::kDown) ? Values(spec_.mlp_width) + Hidden() : 0);
+    return (training_.trains(BlockComponent::kWiden) ? Hidden() + WideGradients() : 0) +
+           (training_.trains(BlockComponent::kDown) ? Values(spec_.mlp_width) + Hidden() : 0);
   }
-  std::int64_t MlpForwardBeside() const;
-  std::int64_t MlpBackwardBeside() const;
+  std::int64_t MlpForwardTemporaries() const;
+  std::int64_t MlpBackwardTemporaries() const;
 
   const DecoderSpec& spec_;
   const MicroBatch& batch_;
   const BlockTraining& training_;
   const std::int64_t width_;
   std::optional<ExpertBytes> experts_;  // in a layer with experts
-  const std::optional<PortionBytes> portions_ = CountPortionBytes(spec_, batch_);
+  const std::optional<ChunkedAttentionBytes> chunks_ = CountChunkedAttentionBytes(spec_, batch_);
 };
 
 // The norm's input and output, queries, keys, values, and the attention results.
-std::int64_t Activations::KeptByAttention(bool recomputes) const {
+std::int64_t Activations::SavedByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
-  const bool computes = training_.input || training_.trains(BlockPart::kInputNorm);
-  const std::int64_t norm = KeptByNorm(computes, BlockPart::kProjection);
-  if (portions_) {  // portions_ includes the norm's output
-    return (computes ? Hidden() + NormNumbers() : 0) + portions_->KeptWhere(recomputes);
+  const bool computes = training_.input || training_.trains(BlockComponent::kInputNorm);
+  const std::int64_t norm = SavedByNorm(computes, BlockComponent::kProjection);
+  if (chunks_) {  // chunks_ includes the norm's output
+    return (computes ? Hidden() + NormNumbers() : 0) + chunks_->SavedBytes(recomputes);
   }
   if (spec_.qkv == QkvLayout::kLatent) {
     const LatentValues latent = CountLatentValues(spec_);
-    return norm + Values(latent.narrow + latent.KeptOfHeads(recomputes)) +
+    return norm + Values(latent.narrow + latent.SavedByHeads(recomputes)) +
            Floats(latent.norms + (recomputes ? 0 : spec_.heads));
   }
   if (!training_.of_attention()) {
-    return norm + (training_.at(BlockPart::kMixed).reads_input ? Values(query) : 0);
+    return norm + (training_.at(BlockComponent::kMixed).reads_input ? Values(query) : 0);
   }
-  std::int64_t kept = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads()) +
-                      KeptByScales(BlockPart::kProjection) + KeptByScales(BlockPart::kMixed);
+  std::int64_t saved = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads()) +
+                       SavedByScales(BlockComponent::kProjection) +
+                       SavedByScales(BlockComponent::kMixed);
   // RoPE copies Q and K, while V keeps the fused product alive; exchanged tensors do not.
   if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary && !exchanges()) {
-    kept += Values(query + key);
+    saved += Values(query + key);
   }
   if (spec_.query_key_norm != QueryKeyNorm::kNone) {
-    kept += Values(query + key) + Floats(spec_.heads + spec_.kv_heads);
+    saved += Values(query + key) + Floats(spec_.heads + spec_.kv_heads);
   }
-  if (recomputes) return kept;
+  if (recomputes) return saved;
   // The attention result is itself the input of the next product, unless it is exchanged.
-  if (exchanges()) kept += OfHeads(heads());
+  if (exchanges()) saved += OfHeads(heads());
   // The sum of weights of each row.
-  if (!drops_weights()) return kept + attention_tokens() * heads() * kFloatBytes;
+  if (!drops_weights()) return saved + attention_tokens() * heads() * kFloatBytes;
   // The softmax, its dropout factors and their product; keys and values repeated per query head.
   const bool shares = kv_heads() != heads();
-  return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
+  return saved + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
 }
 
-std::int64_t Activations::AttentionForwardBeside() const {
-  if (portions_) return portions_->forward;
+std::int64_t Activations::AttentionForwardTemporaries() const {
+  if (chunks_) return chunks_->forward;
   if (spec_.qkv == QkvLayout::kLatent) return Values(CountLatentValues(spec_).wide) + Hidden();
   if (!is_in_ring()) return 0;
   const std::int64_t sums = width_ < kFloatBytes ? Floats(QueryWidth(spec_)) : 0;
@@ -245,8 +249,8 @@ std::int64_t Activations::AttentionForwardBeside() const {
          RingScores();
 }
 
-std::int64_t Activations::AttentionBackwardBeside() const {
-  if (portions_) return portions_->backward;
+std::int64_t Activations::AttentionBackwardTemporaries() const {
+  if (chunks_) return chunks_->backward;
   if (spec_.qkv == QkvLayout::kLatent) return Values(4 * CountLatentValues(spec_).heads);
   if (!is_in_ring()) return 0;
   return 6 * OfHeads(kv_heads()) + 6 * Floats(KeyWidth(spec_)) + Floats(QueryWidth(spec_)) +
@@ -255,34 +259,35 @@ std::int64_t Activations::AttentionBackwardBeside() const {
 
 // Counts norms, the activation function and the inputs of adapters' second matrices. A tiled MLP
 // keeps only the rows of the norm's output.
-std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
-  const std::int64_t factors = spec_.residual_dropout > 0.0 ? (portions_ ? 1 : 2) * Hidden() : 0;
-  const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
-  const std::int64_t norm = KeptByNorm(computes, BlockPart::kWiden);
-  const std::int64_t wide = experts_ ? experts_->kept : KeptWide();
+std::int64_t Activations::SavedByLayer(bool recomputes_attention) const {
+  const std::int64_t factors = spec_.residual_dropout > 0.0 ? (chunks_ ? 1 : 2) * Hidden() : 0;
+  const bool computes = mlp_input() || training_.trains(BlockComponent::kMlpNorm);
+  const std::int64_t norm = SavedByNorm(computes, BlockComponent::kWiden);
+  const std::int64_t wide = experts_ ? experts_->saved : SavedByMlp();
   const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + wide;
-  const std::int64_t scaled = KeptByScales(BlockPart::kWiden) + KeptByScales(BlockPart::kDown);
+  const std::int64_t scaled =
+      SavedByScales(BlockComponent::kWiden) + SavedByScales(BlockComponent::kDown);
   // The adapters' inputs before dropout, and the dropout factors.
   const std::int64_t adapters = Values(training_.ranks + 2 * training_.dropped);
-  return KeptByAttention(recomputes_attention) + mlp + factors + adapters + scaled;
+  return SavedByAttention(recomputes_attention) + mlp + factors + adapters + scaled;
 }
 
 // Counts the MLP's output and the sum; for tiles, all results and either one tile or their copy. An
 // adapter's result is held next to the product's.
-std::int64_t Activations::MlpForwardBeside() const {
-  if (experts_) return experts_->beside;
+std::int64_t Activations::MlpForwardTemporaries() const {
+  if (experts_) return experts_->temporaries;
   if (!is_tiled()) {
-    const std::int64_t adapter = adapts(BlockPart::kWiden) ? Values(spec_.mlp_width) : 0;
-    return std::max({(adapts(BlockPart::kDown) ? 3 : 2) * Hidden(), WideProduct(), adapter});
+    const std::int64_t adapter = adapts(BlockComponent::kWiden) ? Values(spec_.mlp_width) : 0;
+    return std::max({(adapts(BlockComponent::kDown) ? 3 : 2) * Hidden(), WideProduct(), adapter});
   }
   return Hidden() + std::max((Wide() + WideProduct()) / tiles(), Hidden());
 }
 
 // The incoming gradient, and the gradient of the last product's input. A tile is recomputed while
 // the gradients of the later ones are held.
-std::int64_t Activations::MlpBackwardBeside() const {
-  if (experts_) return Hidden() + experts_->beside;
-  const std::int64_t adapter = adapts(BlockPart::kDown) ? Values(2 * spec_.mlp_width) : 0;
+std::int64_t Activations::MlpBackwardTemporaries() const {
+  if (experts_) return Hidden() + experts_->temporaries;
+  const std::int64_t adapter = adapts(BlockComponent::kDown) ? Values(2 * spec_.mlp_width) : 0;
   if (!is_tiled()) return Hidden() + std::max(WideGradients(), adapter);
   return 2 * Hidden() + std::max((Wide() + WideGradients()) / tiles(), Hidden());
 }
@@ -296,47 +301,48 @@ BlockBytes Activations::OfFrozenLayer() const {
 
 BlockBytes Activations::OfLayer(bool recomputes_attention) const {
   if (!training_.of_block()) return OfFrozenLayer();
-  const std::int64_t kept = KeptByLayer(recomputes_attention);
-  const std::int64_t attention = KeptByAttention(/*recomputes=*/false);
+  const std::int64_t saved = SavedByLayer(recomputes_attention);
+  const std::int64_t attention = SavedByAttention(/*recomputes=*/false);
   const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
   const std::int64_t delayed = DelayedByAttention() + DelayedByMlp();
-  const std::int64_t down = WeightsBeside(BlockPart::kDown);
-  const std::int64_t unpacked = training_.at(BlockPart::kDown).unpacked * width_;
+  const std::int64_t down = TemporaryWeights(BlockComponent::kDown);
+  const std::int64_t unpacked = training_.at(BlockComponent::kDown).unpacked * width_;
   return {
-      .kept = kept,
-      .forward =
-          std::max({kept + MlpForwardBeside(), attention + weights + AttentionForwardBeside(),
-                    down > 0 ? kept + Hidden() + down : 0}),
-      .backward = std::max({kept + MlpBackwardBeside(),
-                            attention + std::max(weights, AttentionBackwardBeside()) + 2 * Hidden(),
-                            kept + Hidden() + Values(spec_.mlp_width) + unpacked}),
+      .saved = saved,
+      .forward = std::max({saved + MlpForwardTemporaries(),
+                           attention + weights + AttentionForwardTemporaries(),
+                           down > 0 ? saved + Hidden() + down : 0}),
+      .backward =
+          std::max({saved + MlpBackwardTemporaries(),
+                    attention + std::max(weights, AttentionBackwardTemporaries()) + 2 * Hidden(),
+                    saved + Hidden() + Values(spec_.mlp_width) + unpacked}),
       .delayed = delayed,
       .delaying = std::max(delayed + 2 * Hidden(),
                            DelayedByMlp() + attention +
-                               std::max(weights, AttentionBackwardBeside()) + 2 * Hidden())};
+                               std::max(weights, AttentionBackwardTemporaries()) + 2 * Hidden())};
 }
 
 BlockBytes Activations::OfRecomputedLayer() const {
   const BlockBytes again = OfLayer(/*recomputes_attention=*/false);
   const std::int64_t mlp =
-      experts_ ? 2 * Hidden() + experts_->passing + experts_->beside
+      experts_ ? 2 * Hidden() + experts_->passing + experts_->temporaries
                : 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
-  const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
-  const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
-  return {
-      .kept = !training_.of_block() ? 0
-              : cuts                ? part
-                                    : Hidden(),
-      .forward = std::max(mlp, KeptByAttention(/*recomputes=*/false) + AttentionForwardBeside()) +
-                 Hidden(),
-      .backward = again.backward + Hidden() + part,
-      .delayed = again.delayed,
-      .delaying = again.delaying + 3 * Hidden() + part};
+  const bool splits = batch_.keeps_parts && batch_.tensor_ranks > 1;
+  const std::int64_t part = splits ? Hidden() / batch_.tensor_ranks : 0;
+  return {.saved = !training_.of_block() ? 0
+                   : splits              ? part
+                                         : Hidden(),
+          .forward = std::max(mlp, SavedByAttention(/*recomputes=*/false) +
+                                       AttentionForwardTemporaries()) +
+                     Hidden(),
+          .backward = again.backward + Hidden() + part,
+          .delayed = again.delayed,
+          .delaying = again.delaying + 3 * Hidden() + part};
 }
 
 // The memory for adding the gradients of rows to a table's gradient. On the CPU this is done in
 // place, in 16 bits from fp32 sums of the incoming rows; on a GPU, in a table of its own.
-std::int64_t Activations::BesideTable() const {
+std::int64_t Activations::TableGradientTemporaries() const {
   constexpr std::int64_t kRowsAtOnce = 1024;  // of LookUp
   const std::int64_t all = std::max(spec_.vocabulary, CountPositions(spec_));
   if (batch_.on_gpu) return all * spec_.width * width_;
@@ -351,11 +357,12 @@ BlockBytes Activations::OfEmbedding() const {
   const std::int64_t factors = computes && spec_.embedding_dropout > 0.0 ? Hidden() : 0;
   const std::int64_t norm = computes && spec_.embedding_norm ? Hidden() + NormNumbers() : 0;
   const std::int64_t sum = CountPositions(spec_) > 0 ? Hidden() : 0;
-  const std::int64_t table = training_.trains(BlockPart::kTable) ? BesideTable() : 0;
-  return {.kept = factors + norm,
+  const std::int64_t table =
+      training_.trains(BlockComponent::kTable) ? TableGradientTemporaries() : 0;
+  return {.saved = factors + norm,
           .forward = Hidden() + std::max(sum, norm) + 2 * factors,
           .backward = factors + norm + Hidden() + table,
-          .delayed = training_.trains(BlockPart::kTable) ? Hidden() : 0,
+          .delayed = training_.trains(BlockComponent::kTable) ? Hidden() : 0,
           .delaying = factors + norm + Hidden() + table};
 }
 
@@ -374,22 +381,22 @@ BlockBytes Activations::OfHead() const {
   constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20, kLeastRows = 64;  // of LmLoss
   const std::int64_t row = spec_.vocabulary * width_;
   const std::int64_t rows = std::min(batch_.tokens(), std::max(kLeastRows, kChunkBytes / row));
-  const bool trains = training_.trains(BlockPart::kTable);
+  const bool trains = training_.trains(BlockComponent::kTable);
   const std::int64_t matrix = trains ? spec_.vocabulary * spec_.width : 0;
   // 16-bit gradients are accumulated in fp32.
   const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
   const std::int64_t logits = rows * LogitsStride() * width_, softmax = SoftmaxBytes(rows);
   // The matrix's gradient is allocated with the product of the first rows, after their softmax.
   const std::int64_t gradient = matrix * kFloatBytes;
-  const std::int64_t beside =
+  const std::int64_t temporaries =
       std::max(gradient + copy, softmax + (rows < batch_.tokens() ? gradient : 0));
   const std::int64_t norm = Hidden() + NormNumbers();
-  const std::int64_t kept = norm + Hidden() + matrix * width_;
-  return {.kept = kept,
-          .forward = norm + 2 * Hidden() + Floats(1) + logits + beside,
-          .backward = kept + Hidden(),
+  const std::int64_t saved = norm + Hidden() + matrix * width_;
+  return {.saved = saved,
+          .forward = norm + 2 * Hidden() + Floats(1) + logits + temporaries,
+          .backward = saved + Hidden(),
           .delayed = matrix * width_,
-          .delaying = kept + Hidden()};
+          .delaying = saved + Hidden()};
 }
 
 // The input, which is kept, and the output have all tokens; the layer itself has only the tokens it
@@ -400,13 +407,14 @@ BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, boo
   MicroBatch seen = batch;
   seen.seq_len = batch.kept_tokens;
   const std::int64_t width = spec.width * config::Width(batch.type);
-  const std::int64_t all = batch.tokens() * width, kept = seen.tokens() * width;
-  const std::int64_t places = 2 * seen.tokens() * static_cast<std::int64_t>(sizeof(std::int64_t));
+  const std::int64_t all = batch.tokens() * width, saved = seen.tokens() * width;
+  const std::int64_t index_bytes =
+      2 * seen.tokens() * static_cast<std::int64_t>(sizeof(std::int64_t));
   BlockBytes block = of_layer(seen);
-  block.forward = std::max(block.forward + all, block.kept + kept + 2 * all) + places;
-  block.backward += 2 * all + places;
-  block.delaying += 2 * all + places;
-  block.kept = (is_recomputed ? 0 : block.kept) + all + places;
+  block.forward = std::max(block.forward + all, block.saved + saved + 2 * all) + index_bytes;
+  block.backward += 2 * all + index_bytes;
+  block.delaying += 2 * all + index_bytes;
+  block.saved = (is_recomputed ? 0 : block.saved) + all + index_bytes;
   return block;
 }
 
@@ -454,7 +462,7 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
 
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
   // It is computed one tile at a time.
-  if ((batch.sequence_ranks > 1 && batch.in_ring) || IsInPortions(batch)) return 0;
+  if ((batch.sequence_ranks > 1 && batch.in_ring) || IsChunked(batch)) return 0;
   const bool distances =
       spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
   const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;

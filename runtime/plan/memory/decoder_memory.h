@@ -3,7 +3,7 @@
 // ListBlockBytes: predicts the bytes of activations of a micro-batch in each block of a decoder.
 // Numbers only, without LibTorch: dsrun predicts with them, and tests compare them with the tensors
 // that blocks really keep (tests/ranks/activation_memory_test.cc). A change to the tensors that a
-// layer saves for its backward pass needs the same change in KeptByLayer.
+// layer saves for its backward pass needs the same change in SavedByLayer.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
-#include "runtime/plan/memory/trained_part.h"
+#include "runtime/plan/memory/trainable_parameters.h"
 #include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::models {
@@ -26,10 +26,10 @@ struct MicroBatch {
   // `own_kv_heads` are the most that one rank has.
   int sequence_ranks = 1;
   std::int64_t own_heads = 0, own_kv_heads = 0;  // 0: all
-  bool in_ring = false;      // ring attention: ranks keep their tokens in attention, keys circulate
-  std::int64_t portion = 0;  // tokens per FPDT chunk in attention; 0: all
-  bool portions_move = false;  // chunks that wait are offloaded from the device
-  int expert_ranks = 1;        // share each layer's experts
+  bool in_ring = false;  // ring attention: ranks keep their tokens in attention, keys circulate
+  std::int64_t sp_chunk = 0;     // tokens per FPDT chunk in attention; 0: all
+  bool offloads_chunks = false;  // chunks that wait are offloaded from the device
+  int expert_ranks = 1;          // share each layer's experts
   // Rows that this rank's experts receive, relative to their even share: one number for all layers,
   // or one per layer with experts.
   double expert_load = 1.0;
@@ -51,9 +51,9 @@ struct MicroBatch {
 
 // Bytes that one block needs for a micro-batch, without those kept by earlier blocks.
 struct BlockBytes {
-  std::int64_t kept = 0;      // by the forward pass, for the backward pass
-  std::int64_t forward = 0;   // peak of the forward pass, including `kept`
-  std::int64_t backward = 0;  // peak of the backward pass, including `kept`
+  std::int64_t saved = 0;     // by the forward pass, for the backward pass
+  std::int64_t forward = 0;   // peak of the forward pass, including `saved`
+  std::int64_t backward = 0;  // peak of the backward pass, including `saved`
   // With delayed weight gradients: bytes kept from the backward pass for them, and the peak at its
   // end.
   std::int64_t delayed = 0, delaying = 0;
@@ -88,7 +88,7 @@ struct LatentValues {
   bool pads() const { return mixed < heads; }
 
   // Returns the elements kept by attention: queries, keys, values and results, or their sources.
-  std::int64_t KeptOfHeads(bool recomputes) const {
+  std::int64_t SavedByHeads(bool recomputes) const {
     if (recomputes) return 2 * heads + wide + mixed;
     return pads() ? 4 * heads + mixed : 2 * heads + wide + mixed;
   }

@@ -15,7 +15,7 @@ Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineSettin
         "arrive, and stages of a pipeline have to agree on the step first: leave it out, or "
         "pipeline stages");
   }
-  if (tiers.updates_in_backward && !tiers.takes_back && setting.skips_non_finite) {
+  if (tiers.updates_in_backward && !tiers.rolls_back && setting.skips_non_finite) {
     return InvalidArgumentError(
         "a step with a gradient that is not finite cannot be skipped with super_offload: the model "
         "is updated by then, and without gradient_clipping the old values are not kept. Set "
@@ -36,7 +36,7 @@ Status CheckZenFlow(const config::DsConfig& config) {
       "stages and tensor, sequence and expert ranks");
 }
 
-bool KnowsWholeMatrices(const config::DsConfig& config) {
+bool KnowsFullMatrices(const config::DsConfig& config) {
   return config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement;
 }
 
@@ -44,42 +44,42 @@ bool Compresses(const config::ZeroConfig& zero) {
   return zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1;
 }
 
-Status CheckSuitsTensorRanks(const config::DsConfig& config) {
+Status CheckTensorSupport(const config::DsConfig& config) {
   const config::ZeroConfig& zero = config.zero_optimization;
   std::string what;
-  if (KnowsWholeMatrices(config)) {
+  if (KnowsFullMatrices(config)) {
     what = "an optimizer that needs full matrices";
   } else if (config.sparse_gradients) {
     what = "sparse_gradients";
   } else if (Compresses(zero) || zero.quantized_frozen_weights) {
     what = "ZeRO++";
   }
-  return what.empty() ? OkStatus() : CheckModelIsNotCut(config.parallel, what);
+  return what.empty() ? OkStatus() : CheckModelIsUnsplit(config.parallel, what);
 }
 
 constexpr char kGroupLists[] =
     "lists in scheduler.params, which number the groups of the full model,";
 
-Status CheckSuitsExperts(const config::DsConfig& config) {
+Status CheckExpertSupport(const config::DsConfig& config) {
   std::string what;
-  if (KnowsWholeMatrices(config)) {
+  if (KnowsFullMatrices(config)) {
     what = "an optimizer that needs the full model";
   } else if (!config.group_schedules.empty()) {
     what = kGroupLists;
   } else if (Compresses(config.zero_optimization)) {
     what = "ZeRO++";
   }
-  return what.empty() ? OkStatus() : CheckModelIsNotCut(config.parallel, what);
+  return what.empty() ? OkStatus() : CheckModelIsUnsplit(config.parallel, what);
 }
 
-Status CheckSuitsStages(const config::DsConfig& config, const EngineSetting& setting) {
+Status CheckPipelineSupport(const config::DsConfig& config, const EngineSetting& setting) {
   const pipeline::PipelineShape shape{
       .stages = config.parallel.pipeline,
       .chunks = setting.chunks,
       .micro_batches = static_cast<int>(config.batch.gradient_accumulation_steps)};
-  DS_RETURN_IF_ERROR(pipeline::Schedule::Create(setting.schedule, shape).status());
+  DS_RETURN_IF_ERROR(pipeline::PipelineSchedule::Create(setting.schedule, shape).status());
   std::string what;
-  if (KnowsWholeMatrices(config)) {
+  if (KnowsFullMatrices(config)) {
     what = "an optimizer that needs more than one stage";
   } else if (!config.optimizer.base_shapes.empty()) {
     what = "optimizer.params.base_shapes";
@@ -88,7 +88,7 @@ Status CheckSuitsStages(const config::DsConfig& config, const EngineSetting& set
   } else if (config.sparse_gradients) {
     what = "sparse_gradients";
   }
-  return what.empty() ? OkStatus() : CheckModelIsNotCut(config.parallel, what);
+  return what.empty() ? OkStatus() : CheckModelIsUnsplit(config.parallel, what);
 }
 
 }  // namespace
@@ -97,12 +97,12 @@ Status CheckEngineRules(const config::DsConfig& config, const EngineSetting& set
   const config::ParallelConfig& parallel = config.parallel;
   DS_RETURN_IF_ERROR(CheckUpdatesInBackward(config, setting));
   DS_RETURN_IF_ERROR(CheckZenFlow(config));
-  if (parallel.tensor > 1) DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(config));
-  if (parallel.expert > 1) DS_RETURN_IF_ERROR(CheckSuitsExperts(config));
-  return parallel.pipeline > 1 ? CheckSuitsStages(config, setting) : OkStatus();
+  if (parallel.tensor > 1) DS_RETURN_IF_ERROR(CheckTensorSupport(config));
+  if (parallel.expert > 1) DS_RETURN_IF_ERROR(CheckExpertSupport(config));
+  return parallel.pipeline > 1 ? CheckPipelineSupport(config, setting) : OkStatus();
 }
 
-Status CheckModelIsNotCut(const config::ParallelConfig& parallel, const std::string& what) {
+Status CheckModelIsUnsplit(const config::ParallelConfig& parallel, const std::string& what) {
   if (parallel.pipeline > 1) {
     return UnimplementedError(what + " is not built with a pipeline, which has " +
                               std::to_string(parallel.pipeline) + " stages here");

@@ -26,6 +26,6 @@ struct EngineSetting {
 Status CheckEngineRules(const config::DsConfig& config, const EngineSetting& setting);
 
 // Refuses `what`, a feature that needs the full model, if ranks hold parts of it.
-Status CheckModelIsNotCut(const config::ParallelConfig& parallel, const std::string& what);
+Status CheckModelIsUnsplit(const config::ParallelConfig& parallel, const std::string& what);
 
 }  // namespace ds::engine

@@ -8,12 +8,12 @@
 namespace ds::models {
 namespace {
 
-constexpr std::int64_t kFp32Bytes = 4, kPlaceBytes = sizeof(std::int64_t);
+constexpr std::int64_t kFp32Bytes = 4, kIndexBytes = sizeof(std::int64_t);
 
 // Rows of this rank's tokens, one per route, and rows that arrive at its experts.
-class Rows {
+class RouteRows {
  public:
-  Rows(const DecoderSpec& spec, const MicroBatch& batch)
+  RouteRows(const DecoderSpec& spec, const MicroBatch& batch)
       : routes_(batch.tokens() * spec.experts_per_token),
         arrived_(batch.expert_ranks == 1
                      ? routes_
@@ -42,14 +42,14 @@ std::int64_t CountShared(const DecoderSpec& spec) {
 
 // Counts the arrived rows and the experts' activations, the results returned to their tokens, and
 // the router's choice (indices of routes and tokens), in addition to the shared expert.
-std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
+std::int64_t CountSaved(const DecoderSpec& spec, const MicroBatch& batch, const RouteRows& rows) {
   const std::int64_t tokens = batch.tokens(), width = config::Width(batch.type);
   const std::int64_t values = tokens * width;  // one value per token
   // Rows from other ranks are sorted by this rank's experts, and back.
   const bool sorts = batch.expert_ranks > 1 && spec.experts > batch.expert_ranks;
   return rows.OfArrived(spec.width + 3 * WidthOfExpert(spec)) + rows.OfRoutes(spec.width) +
-         rows.routes() * (3 * kPlaceBytes + 2 * kFp32Bytes) +
-         (sorts ? rows.arrived() * 2 * kPlaceBytes : 0) +
+         rows.routes() * (3 * kIndexBytes + 2 * kFp32Bytes) +
+         (sorts ? rows.arrived() * 2 * kIndexBytes : 0) +
          spec.experts * (tokens * kFp32Bytes + values) +
          (spec.routes_in_fp32 && width < kFp32Bytes ? tokens * spec.width * kFp32Bytes : 0) +
          CountShared(spec) * values;
@@ -57,7 +57,8 @@ std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const R
 
 // Counts separate results, weighted ones (in fp32) and ones in token order; or the same of their
 // gradients. If more rows arrive than the rank has sent: the experts' results, and a sorted copy.
-std::int64_t CountBeside(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
+std::int64_t CountTemporaries(const DecoderSpec& spec, const MicroBatch& batch,
+                              const RouteRows& rows) {
   const std::int64_t width = config::Width(batch.type);
   const std::int64_t hidden = batch.tokens() * spec.width * width;
   const std::int64_t weighted = rows.routes() * spec.width * kFp32Bytes;
@@ -69,9 +70,9 @@ std::int64_t CountBeside(const DecoderSpec& spec, const MicroBatch& batch, const
 }  // namespace
 
 ExpertBytes CountExpertBytes(const DecoderSpec& spec, const MicroBatch& batch) {
-  const Rows rows(spec, batch);
-  return {.kept = CountKept(spec, batch, rows),
-          .beside = CountBeside(spec, batch, rows),
+  const RouteRows rows(spec, batch);
+  return {.saved = CountSaved(spec, batch, rows),
+          .temporaries = CountTemporaries(spec, batch, rows),
           .passing = rows.OfArrived(2 * spec.width),
           .delayed = rows.OfArrived(2 * spec.width + 3 * WidthOfExpert(spec))};
 }

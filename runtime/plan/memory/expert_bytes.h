@@ -14,10 +14,10 @@ namespace ds::models {
 
 // Bytes on this rank.
 struct ExpertBytes {
-  std::int64_t kept = 0;     // by the forward pass, for the backward pass
-  std::int64_t beside = 0;   // peak in either pass, in addition to `kept`
-  std::int64_t passing = 0;  // rows and results, in a forward pass that keeps nothing
-  std::int64_t delayed = 0;  // for the gradients of the experts' weights
+  std::int64_t saved = 0;        // by the forward pass, for the backward pass
+  std::int64_t temporaries = 0;  // peak in either pass, in addition to `saved`
+  std::int64_t passing = 0;      // rows and results, in a forward pass that keeps nothing
+  std::int64_t delayed = 0;      // for the gradients of the experts' weights
 };
 
 // Requires a layer with experts.

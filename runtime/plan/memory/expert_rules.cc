@@ -40,7 +40,7 @@ std::vector<Truth> RoutesOf(const DecoderSpec& model) {
           {"route_scale", {model.route_scale}, scale},
           {"routed_scaling_factor", {model.route_scale}, scale},
           {"num_expert_groups", {model.route_groups}, "its groups of experts"},
-          {"num_limited_groups", {model.kept_route_groups}, "the groups that a token may go to"},
+          {"num_limited_groups", {model.topk_route_groups}, "the groups that a token may go to"},
           {"has_shared_experts",
            {model.shared_expert_width > 0},
            "whether all tokens go through an expert, too"}};
@@ -110,7 +110,7 @@ Status CheckAttribute(const char* key, std::int64_t own, const ordered_json& giv
 }
 
 // Layers without experts are skipped, matched or not, as in DeepSpeed. Accepts the expressions
-// that pipeline::CutBlocks accepts, which match without backtracking.
+// that pipeline::PartitionBlocks accepts, which match without backtracking.
 Status CheckLayerPattern(const ordered_json& given, const DecoderSpec& model) {
   constexpr const char* kKey = "moe_layer_pattern";
   const auto text = given.get<std::string>();
@@ -168,7 +168,8 @@ Status CheckExpertRules(const ordered_json& section, const ordered_json& model_c
 
 namespace {
 
-Status SaysOf(const char* key, std::int64_t said, std::int64_t own, const DecoderSpec& model) {
+Status CheckModelValue(const char* key, std::int64_t said, std::int64_t own,
+                       const DecoderSpec& model) {
   if (said == 0 || said == own) return OkStatus();
   return InvalidArgumentError(
       fmt::format("moe.{} is {}, and {} has {}: write that, or leave it out", key, said,
@@ -177,7 +178,7 @@ Status SaysOf(const char* key, std::int64_t said, std::int64_t own, const Decode
 
 // Returns the part of the model's routing that a gate does not support, or "".
 std::string FindForeignRoute(const DecoderSpec& model) {
-  if (model.route_groups != model.kept_route_groups) return "chooses among groups of experts";
+  if (model.route_groups != model.topk_route_groups) return "chooses among groups of experts";
   if (model.route_scale != 1.0) return "scales the weights of its experts";
   if (model.experts_per_token == 1 && model.normalises_routes) {
     return "weights the single expert of a token by 1, and such a gate by its probability";
@@ -221,8 +222,9 @@ Status TakeResidual(DecoderSpec* model) {
 }  // namespace
 
 Status TakeMoeSection(const config::MoeConfig& section, DecoderSpec* model) {
-  DS_RETURN_IF_ERROR(SaysOf("num_experts", section.experts, model->experts, *model));
-  DS_RETURN_IF_ERROR(SaysOf("k", section.experts_per_token, model->experts_per_token, *model));
+  DS_RETURN_IF_ERROR(CheckModelValue("num_experts", section.experts, model->experts, *model));
+  DS_RETURN_IF_ERROR(
+      CheckModelValue("k", section.experts_per_token, model->experts_per_token, *model));
   if (model->experts == 0 && (section.gate || section.residual)) {
     return InvalidArgumentError(
         fmt::format("moe: {} has no experts, which the section describes: leave its keys out",

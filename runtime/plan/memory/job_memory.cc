@@ -15,7 +15,7 @@
 #include "runtime/plan/memory/decoder_memory.h"
 #include "runtime/plan/memory/expert_bytes.h"
 #include "runtime/plan/memory/known_memory.h"
-#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/memory/stage_passes.h"
 #include "runtime/plan/memory/trained_rules.h"
 #include "runtime/plan/model/model_ranks.h"
@@ -187,7 +187,7 @@ std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
   if (config.parallel.sequence > 1 && job.model.qkv == models::QkvLayout::kLatent) {
     return "the memory of latent keys and values on sequence ranks";
   }
-  if (job.portion > 0 && job.model.qkv == models::QkvLayout::kLatent) {
+  if (job.sp_chunk > 0 && job.model.qkv == models::QkvLayout::kLatent) {
     return "the memory of latent keys and values with --sp_chunk";
   }
   return config.torch_autocast.enabled ? "the memory of torch_autocast" : "";
@@ -217,8 +217,8 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
       .mlp_tiles = job.mlp_tiles,
       .sequence_ranks = config.parallel.sequence,
       .in_ring = job.sequence_kind == models::SequenceKind::kRing,
-      .portion = job.portion < job.seq_len ? job.portion : 0,
-      .portions_move = !job.portions_in.empty() && (job.portions_in != "cpu" || job.setting.on_gpu),
+      .sp_chunk = job.sp_chunk < job.seq_len ? job.sp_chunk : 0,
+      .offloads_chunks = !job.sp_offload.empty() && (job.sp_offload != "cpu" || job.setting.on_gpu),
       .expert_ranks = config.parallel.expert,
       .expert_load =
           std::min(job.expert_load, models::MostExpertLoad(job.model, config.parallel.expert)),
@@ -231,17 +231,18 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
 }
 
 // Sets the micro-batch's heads to the heads of the first sequence rank, which has the most.
-void ShareHeads(const models::TensorPlan& cut, models::MicroBatch* batch) {
+void ShareHeads(const models::TensorPlan& tensor_plan, models::MicroBatch* batch) {
   if (batch->sequence_ranks == 1 || batch->in_ring) return;
-  const auto shares = models::ShareHeads(cut, batch->sequence_ranks);
+  const auto shares = models::ShareHeads(tensor_plan, batch->sequence_ranks);
   DS_CHECK(shares.ok());
   batch->own_heads = shares->queries.front().count;
   batch->own_kv_heads = shares->keys.front().count;
 }
 
-StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const JobShape& job) {
+StatusOr<pipeline::PipelineSchedule> MakeSchedule(const config::DsConfig& config,
+                                                  const JobShape& job) {
   const int stages = config.parallel.pipeline;
-  return pipeline::Schedule::Create(
+  return pipeline::PipelineSchedule::Create(
       job.schedule, {.stages = stages,
                      .chunks = job.chunks,
                      .micro_batches = CountPlannedMicroBatches(
@@ -250,17 +251,17 @@ StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const 
 
 // A rank's plan, without its pipeline stage.
 struct RankPlan {
-  models::TensorPlan cut;
+  models::TensorPlan tensor_plan;
   models::MicroBatch batch;
   zero::StepMemoryInput step;  // without units
 };
 
 RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
   const int tensor = config.parallel.tensor;
-  auto cut = models::TensorPlan::Create(job.model, /*part=*/0, tensor);
-  DS_CHECK(cut.ok());
-  RankPlan rank{.cut = *std::move(cut), .batch = MakeMicroBatch(config, job)};
-  ShareHeads(rank.cut, &rank.batch);
+  auto tensor_plan = models::TensorPlan::Create(job.model, /*part=*/0, tensor);
+  DS_CHECK(tensor_plan.ok());
+  RankPlan rank{.tensor_plan = *std::move(tensor_plan), .batch = MakeMicroBatch(config, job)};
+  ShareHeads(rank.tensor_plan, &rank.batch);
   zero::StepSetting setting = job.setting;
   setting.ranks /= tensor * config.parallel.pipeline;
   if (setting.ranks_of_host > 0) {
@@ -269,7 +270,7 @@ RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
   rank.step = zero::DescribeStep(config, setting);
   const std::int64_t ids = job.packs_documents ? 3 : 2;  // tokens, labels and documents
   rank.step.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * rank.batch.tokens() +
-                          models::CountBiasBytes(rank.cut.slice(), rank.batch);
+                          models::CountBiasBytes(rank.tensor_plan.slice(), rank.batch);
   return rank;
 }
 
@@ -278,9 +279,9 @@ using BlockRuns = std::vector<std::pair<int, int>>;  // [first, end)
 // Plans the stage with these blocks.
 zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                             const BlockRuns& runs) {
-  const models::DecoderSpec& model = rank.cut.slice();
+  const models::DecoderSpec& model = rank.tensor_plan.slice();
   std::vector<models::BlockSizes> sizes = models::ListBlockSizes(model);
-  DS_CHECK(job.trained.is_all() || models::ApplyTrainedPart(job.trained, &sizes).ok());
+  DS_CHECK(job.trained.is_all() || models::ApplyTrainableParameters(job.trained, &sizes).ok());
   models::TakeExperts(model.experts / config.parallel.expert, &sizes);
   const auto training = models::ListTraining(sizes);
   rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
@@ -293,7 +294,7 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
     for (int i = first; i < end; ++i) {
       const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
       rank.step.blocks.push_back(i);
-      rank.step.activations.push_back({.kept = block.kept,
+      rank.step.activations.push_back({.saved = block.saved,
                                        .forward = block.forward,
                                        .backward = block.backward,
                                        .delayed = block.delayed,
@@ -304,23 +305,23 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   const auto& buffered = config.activation_checkpointing.buffered_parts;
   if (buffered && rank.batch.tensor_ranks > 1) {
     const std::int64_t part = rank.batch.tokens() * model.width / rank.batch.tensor_ranks;
-    BufferParts({.count = *buffered, .part_bytes = part * config::Width(rank.batch.type)},
-                recomputed, &rank.step.activations);
+    BufferPartitions({.count = *buffered, .part_bytes = part * config::Width(rank.batch.type)},
+                     recomputed, &rank.step.activations);
   }
   return zero::PlanStepMemory(rank.step);
 }
 
 zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                            int stage) {
-  const auto cut = CutStages(job.model, config,
-                             {job.schedule, job.chunks, job.seq_len, job.recompute, job.trained});
+  const auto tensor_plan = PartitionStages(
+      job.model, config, {job.schedule, job.chunks, job.seq_len, job.recompute, job.trained});
   const auto schedule = MakeSchedule(config, job);
-  DS_CHECK(cut.ok() && schedule.ok());
+  DS_CHECK(tensor_plan.ok() && schedule.ok());
   BlockRuns runs;
   std::vector<zero::UnitRange> chunks;
   for (int chunk = 0; chunk < job.chunks; ++chunk) {
     const auto index = static_cast<std::size_t>(schedule->VirtualStageAt({stage, chunk}));
-    runs.emplace_back((*cut)[index], (*cut)[index + 1]);
+    runs.emplace_back((*tensor_plan)[index], (*tensor_plan)[index + 1]);
     const int first = chunks.empty() ? 0 : chunks.back().end;
     chunks.push_back({first, first + runs.back().second - runs.back().first});
   }
@@ -339,25 +340,25 @@ zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, 
 
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting) {
-  DS_ASSIGN_OR_RETURN(models::TrainedPart trained, FindTrainedPart(job));
+  DS_ASSIGN_OR_RETURN(models::TrainableParameters trained, FindTrainableParameters(job));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
   DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(job.sequence_kind));
   const int chunks = job.pipeline_virtual_stages > 0 ? static_cast<int>(job.pipeline_virtual_stages)
                                                      : pipeline::DefaultChunksOf(schedule);
-  const bool is_cut = (!job.tokenizer.empty() &&
-                       !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile)) ||
-                      std::any_of(job.data.begin(), job.data.end(), config::HasTokenIndex);
+  const bool is_tokenized = (!job.tokenizer.empty() &&
+                             !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile)) ||
+                            std::any_of(job.data.begin(), job.data.end(), config::HasTokenIndex);
   return JobShape{.model = std::move(model),
                   .seq_len = job.seq_len,
                   .recompute = recompute,
                   .mlp_tiles = job.mlp_tiles,
                   .trained = std::move(trained),
-                  .packs_documents = is_cut && job.packing != "none",
+                  .packs_documents = is_tokenized && job.packing != "none",
                   .sequence_kind = kind,
-                  .portion = job.portion,
-                  .portions_in = job.portions_in,
+                  .sp_chunk = job.sp_chunk,
+                  .sp_offload = job.sp_offload,
                   .schedule = schedule,
                   .chunks = chunks,
                   .setting = setting};
@@ -373,7 +374,7 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
                                              parallel.expert, job.sequence_kind));
   DS_RETURN_IF_ERROR(
-      models::CheckSampleParts(job.seq_len, parallel.sequence, job.sequence_kind, job.portion));
+      models::CheckSampleParts(job.seq_len, parallel.sequence, job.sequence_kind, job.sp_chunk));
   for (const std::string& unknown : {FindUnknown(config, job), FindUnknownOfExperts(config, job)}) {
     if (!unknown.empty()) return UnimplementedError(unknown + " is not known");
   }
@@ -381,11 +382,11 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
   if (!job.trained.is_all()) {
     std::vector<models::BlockSizes> sizes = models::ListBlockSizes(job.model);
-    DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));
+    DS_RETURN_IF_ERROR(models::ApplyTrainableParameters(job.trained, &sizes));
   }
   if (parallel.pipeline == 1) return OkStatus();
   const StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute, job.trained};
-  DS_RETURN_IF_ERROR(CutStages(job.model, config, order).status());
+  DS_RETURN_IF_ERROR(PartitionStages(job.model, config, order).status());
   const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
   if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {
     return UnimplementedError("the memory of " + std::to_string(micro_batches) +
@@ -442,12 +443,12 @@ nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
                      {"between_stages", memory.traffic.between_stages}};
   for (const auto& [name, window] : {std::pair("parameters", memory.windows.parameters),
                                      std::pair("gradients", memory.windows.gradients)}) {
-    json["windows"][name] = {{"whole_step", window.whole_step}, {"why", window.why}};
+    json["windows"][name] = {{"whole_step", window.full_step}, {"why", window.why}};
   }
-  const zero::AwayMemory& away = memory.away;
-  if (away != zero::AwayMemory{}) {
+  const zero::OffloadedMemory& offload = memory.offload;
+  if (offload != zero::OffloadedMemory{}) {
     json["away"] = {
-        {"host", away.host}, {"files", away.files}, {"file_buffers", away.file_buffers}};
+        {"host", offload.host}, {"files", offload.files}, {"file_buffers", offload.file_buffers}};
   }
   return json;
 }

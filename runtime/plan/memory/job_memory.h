@@ -27,11 +27,11 @@ struct JobShape {
   std::int64_t seq_len = 1;
   config::RecomputeChoice recompute = {};
   std::int64_t mlp_tiles = 1;
-  models::TrainedPart trained = {};
+  models::TrainableParameters trained = {};
   bool packs_documents = false;  // several per sample
   models::SequenceKind sequence_kind = models::SequenceKind::kUlysses;
-  std::int64_t portion = 0;      // tokens per FPDT chunk in attention; 0: no chunks
-  std::string portions_in = {};  // TrainJob::portions_in
+  std::int64_t sp_chunk = 0;    // tokens per FPDT chunk in attention; 0: no chunks
+  std::string sp_offload = {};  // TrainJob::sp_offload
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;                          // virtual stages per stage
   config::DataEfficiency efficiency = {};  // the tokens of samples that steps see
@@ -44,7 +44,7 @@ struct JobShape {
   zero::StepSetting setting;
 };
 
-// Describes the model's training by these ranks. Fails like FindTrainedPart.
+// Describes the model's training by these ranks. Fails like FindTrainableParameters.
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting);
 
@@ -62,7 +62,7 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
 //  "activations","other","peak_activations","first_step","between_steps",
 //  "traffic":{"all_gather","reduce_scatter","all_reduce","all_to_all","between_stages"},
-//  "windows":{"parameters":{"whole_step","why"},"gradients":...},
+//  "windows":{"parameters":{"full_step","why"},"gradients":...},
 //  "away":{"host","files","file_buffers"}}, in bytes. The uses are those at the peak.
 // "traffic" is zero::StepTraffic of one step; "windows" is zero::StepWindows. "away" is omitted if
 // nothing is stored elsewhere.

@@ -33,7 +33,7 @@ struct Rule {
   }
 };
 
-// Accepts the expressions that pipeline::CutBlocks accepts, which match without backtracking.
+// Accepts the expressions that pipeline::PartitionBlocks accepts, which match without backtracking.
 StatusOr<std::regex> ParsePattern(const ordered_json& pattern) {
   const std::string text = pattern.is_string() ? pattern.get<std::string>() : "";
   const std::string named = fmt::format("{}.layer_specs[].patterns: {}", kKey, pattern.dump());

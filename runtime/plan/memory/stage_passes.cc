@@ -21,15 +21,15 @@ zero::Pass::Kind KindOf(pipeline::Task::Kind kind) {
 
 }  // namespace
 
-std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage,
+std::vector<zero::Pass> ListPasses(const pipeline::PipelineSchedule& schedule, int stage,
                                    const std::vector<zero::UnitRange>& chunks) {
   std::vector<zero::Pass> passes;
   for (const pipeline::Task& task : schedule.tasks_of(stage)) {
-    const int place = schedule.VirtualStageAt({stage, task.chunk});
-    const bool is_first = place == 0;
-    const bool is_last = place + 1 == schedule.shape().virtual_stages();
-    const bool from_here = !is_first && schedule.PlaceOf(place - 1).stage == stage;
-    const bool stays_here = !is_last && schedule.PlaceOf(place + 1).stage == stage;
+    const int virtual_stage = schedule.VirtualStageAt({stage, task.chunk});
+    const bool is_first = virtual_stage == 0;
+    const bool is_last = virtual_stage + 1 == schedule.shape().virtual_stages();
+    const bool from_here = !is_first && schedule.LocationOf(virtual_stage - 1).stage == stage;
+    const bool stays_here = !is_last && schedule.LocationOf(virtual_stage + 1).stage == stage;
     zero::Pass pass{.kind = KindOf(task.kind),
                     .micro_batch = task.micro_batch,
                     .begins = task.chunk == 0,
@@ -52,13 +52,13 @@ int CountPlannedMicroBatches(pipeline::ScheduleKind kind, int stages, std::int64
   return static_cast<int>(std::min(micro_batches, most));
 }
 
-void BufferParts(const PartBuffer& buffer, const std::vector<bool>& recomputed,
-                 std::vector<zero::BlockActivations>* blocks) {
+void BufferPartitions(const PartitionBuffer& buffer, const std::vector<bool>& recomputed,
+                      std::vector<zero::BlockActivations>* blocks) {
   std::int64_t more = (buffer.count - 1) * buffer.part_bytes;  // for the first block
   for (std::size_t i = 0; i < recomputed.size(); ++i) {
     if (!recomputed[i]) continue;
     zero::BlockActivations& block = (*blocks)[i];
-    block.kept += more;
+    block.saved += more;
     block.backward += more;
     if (more > 0) block.forward += more;
     more = -buffer.part_bytes;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/plan/memory/block_sizes.h"
-#include "runtime/plan/memory/trained_part.h"
+#include "runtime/plan/memory/trainable_parameters.h"
 #include "runtime/plan/model/count_parameters.h"
 #include "runtime/plan/model/tensor_plan.h"
 #include "runtime/plan/model/trained_names.h"
@@ -31,8 +31,8 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) 
   return std::optional(std::move(spec));
 }
 
-StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {
-  models::TrainedPart part{.freeze = job.freeze};
+StatusOr<models::TrainableParameters> FindTrainableParameters(const config::TrainJob& job) {
+  models::TrainableParameters part{.freeze = job.freeze};
   DS_ASSIGN_OR_RETURN(part.lora, FindLora(job));
   if (!job.quantize_base.empty()) {
     DS_ASSIGN_OR_RETURN(part.base, models::ParseBaseFormat(job.quantize_base));
@@ -43,8 +43,8 @@ StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {
 namespace {
 
 // A rank has a part of an adapted layer's rows if it has a part of the inputs of its A.
-Status CheckCutMagnitudes(const models::LoraSpec& lora, const models::DecoderSpec& model,
-                          int tensor) {
+Status CheckShardedMagnitudes(const models::LoraSpec& lora, const models::DecoderSpec& model,
+                              int tensor) {
   DS_ASSIGN_OR_RETURN(const auto plan, models::TensorPlan::Create(model, 0, tensor));
   for (const auto& [layer, adapter] : lora.layers) {
     const bool rows_are_shared = plan.SliceOf(layer + ".lora_A.weight").has_value();
@@ -67,9 +67,9 @@ Status CheckQuantizedRanks(const config::TrainJob& job, int tensor, int experts)
       "built: ZeRO-3 shares the bytes out");
 }
 
-Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfig& parallel,
-                        const models::DecoderSpec& model) {
-  DS_ASSIGN_OR_RETURN(models::TrainedPart part, FindTrainedPart(job));
+Status CheckTrainableParameters(const config::TrainJob& job, const config::ParallelConfig& parallel,
+                                const models::DecoderSpec& model) {
+  DS_ASSIGN_OR_RETURN(models::TrainableParameters part, FindTrainableParameters(job));
   if (part.is_all()) return OkStatus();
   DS_RETURN_IF_ERROR(CheckQuantizedRanks(job, parallel.tensor, parallel.expert));
   if (part.lora && part.lora->dropout > 0.0 && job.mlp_tiles != 1) {
@@ -80,9 +80,9 @@ Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfi
   std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
   if (part.lora && parallel.tensor > 1) {
     DS_RETURN_IF_ERROR(models::ChooseLayers(models::ListNames(blocks), &*part.lora));
-    DS_RETURN_IF_ERROR(CheckCutMagnitudes(*part.lora, model, parallel.tensor));
+    DS_RETURN_IF_ERROR(CheckShardedMagnitudes(*part.lora, model, parallel.tensor));
   }
-  return models::ApplyTrainedPart(part, &blocks);
+  return models::ApplyTrainableParameters(part, &blocks);
 }
 
 Status CheckAdapterHasBase(const config::TrainJob& job, bool has_weights) {

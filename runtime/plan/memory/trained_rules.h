@@ -12,7 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
-#include "runtime/plan/memory/trained_part.h"
+#include "runtime/plan/memory/trainable_parameters.h"
 #include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::engine {
@@ -23,15 +23,15 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job);
 
 // Returns the parameters that the job trains, and the form in which it keeps the others. Fails like
 // FindLora, and for an unknown form.
-StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job);
+StatusOr<models::TrainableParameters> FindTrainableParameters(const config::TrainJob& job);
 
 // Refuses --quantize_base if `tensor` or `experts` ranks share the matrices or experts.
 Status CheckQuantizedRanks(const config::TrainJob& job, int tensor, int experts);
 
 // Refuses targets and patterns that match nothing in the model, an adapter that does not fit the
 // model, and adaptations that are not supported with a sharded model.
-Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfig& parallel,
-                        const models::DecoderSpec& model);
+Status CheckTrainableParameters(const config::TrainJob& job, const config::ParallelConfig& parallel,
+                                const models::DecoderSpec& model);
 
 // Refuses a model folder with weights that do not match its config.json, by their headers, and a
 // folder without the weights that an adapter (--lora_adapter) needs. "" means no folder.

@@ -42,8 +42,8 @@ class DegreesText {
   // Named axes fill, in the order of the text, the positions that the default order gives them.
   Degrees Finish(int world_size) {
     auto next = named_.begin();
-    for (Axis& place : degrees_.order) {
-      if (std::find(named_.begin(), named_.end(), place) != named_.end()) place = *next++;
+    for (Axis& slot : degrees_.order) {
+      if (std::find(named_.begin(), named_.end(), slot) != named_.end()) slot = *next++;
     }
     if (std::find(named_.begin(), named_.end(), Axis::kShard) == named_.end()) {
       std::int64_t others = 1;

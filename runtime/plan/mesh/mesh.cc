@@ -148,10 +148,10 @@ std::vector<int> Mesh::ExpertGroupOf(int rank) const {
   const int copies = member.count / degrees_.expert;
   std::vector<int> group;
   for (int part = 0; part < degrees_.expert; ++part) {
-    const int place = degrees_.data_before_expert
-                          ? part * copies + member.index % copies
-                          : member.index / degrees_.expert * degrees_.expert + part;
-    group.push_back(across[static_cast<std::size_t>(place)]);
+    const int member_index = degrees_.data_before_expert
+                                 ? part * copies + member.index % copies
+                                 : member.index / degrees_.expert * degrees_.expert + part;
+    group.push_back(across[static_cast<std::size_t>(member_index)]);
   }
   return group;
 }

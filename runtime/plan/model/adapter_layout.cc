@@ -114,14 +114,14 @@ StatusOr<LoraSpec::Layer> MakeLayer(const std::string& layer, const Tensors& ten
   return LoraSpec::Layer{.rank = rank, .scale = spec.ScaleOf(rank, own_alpha.value_or(spec.alpha))};
 }
 
-Status CheckWhole(const LoraSpec& spec) {
-  for (const auto& [name, stored] : spec.whole) {
-    if (spec.rules->SavesWhole(name)) continue;
+Status CheckFullParameters(const LoraSpec& spec) {
+  for (const auto& [name, stored] : spec.full) {
+    if (spec.rules->SavesInFull(name)) continue;
     return Contradiction("the first has " + name +
                          " unadapted, but modules_to_save and bias of the second do not name it");
   }
   for (const std::string& module : spec.rules->modules_to_save()) {
-    const bool found = std::any_of(spec.whole.begin(), spec.whole.end(), [&](const auto& item) {
+    const bool found = std::any_of(spec.full.begin(), spec.full.end(), [&](const auto& item) {
       return IsSavedWith(module, item.first);
     });
     if (!found) {
@@ -138,7 +138,7 @@ Status TakeTensors(const checkpoint::SafetensorsLayout& layout, LoraSpec* spec) 
     DS_ASSIGN_OR_RETURN(const std::string name, ParameterOfStored(stored));
     if (IsLoraParameter(name)) {
       DS_RETURN_IF_ERROR(TakeTensor(name, tensor, &layers));
-    } else if (!spec->whole.emplace(name, stored).second) {
+    } else if (!spec->full.emplace(name, stored).second) {
       return InvalidArgumentError(name + " is there twice");
     }
   }
@@ -146,7 +146,7 @@ Status TakeTensors(const checkpoint::SafetensorsLayout& layout, LoraSpec* spec) 
   for (const auto& [layer, tensors] : layers) {
     DS_ASSIGN_OR_RETURN(spec->layers[layer], MakeLayer(layer, tensors, *spec));
   }
-  return CheckWhole(*spec);
+  return CheckFullParameters(*spec);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ Status AdapterRules::ReadLayers(const Json& config) {
   return OkStatus();
 }
 
-Status AdapterRules::ReadWhole(const Json& config) {
+Status AdapterRules::ReadSavedModules(const Json& config) {
   if (const Json* const modules = FindKey(config, "modules_to_save"); modules != nullptr) {
     DS_ASSIGN_OR_RETURN(modules_to_save_, ReadNames(*modules, "modules_to_save"));
   }
@@ -138,7 +138,7 @@ StatusOr<AdapterRules> AdapterRules::Parse(const Json& config) {
   DS_ASSIGN_OR_RETURN(rules.ranks_, ReadValues(config, "rank_pattern"));
   DS_ASSIGN_OR_RETURN(rules.alphas_, ReadValues(config, "alpha_pattern"));
   DS_RETURN_IF_ERROR(rules.ReadLayers(config));
-  DS_RETURN_IF_ERROR(rules.ReadWhole(config));
+  DS_RETURN_IF_ERROR(rules.ReadSavedModules(config));
   return rules;
 }
 
@@ -188,14 +188,14 @@ StatusOr<std::optional<double>> AdapterRules::AlphaOf(const std::string& layer) 
   return Find(alphas_, layer);
 }
 
-bool AdapterRules::TrainsWhole(const std::string& parameter) const {
+bool AdapterRules::TrainsInFull(const std::string& parameter) const {
   if (saves_biases_ && parameter.ends_with(".bias")) return true;
   return std::any_of(modules_to_save_.begin(), modules_to_save_.end(),
                      [&](std::string_view module) { return IsSavedWith(module, parameter); });
 }
 
-bool AdapterRules::SavesWhole(const std::string& parameter) const {
-  return TrainsWhole(parameter) ||
+bool AdapterRules::SavesInFull(const std::string& parameter) const {
+  return TrainsInFull(parameter) ||
          std::any_of(std::begin(kVocabularyModules), std::end(kVocabularyModules),
                      [&](std::string_view module) { return IsSavedWith(module, parameter); });
 }

@@ -46,9 +46,9 @@ class AdapterRules {
   StatusOr<std::optional<double>> AlphaOf(const std::string& layer) const;
 
   // True when modules_to_save or bias marks the parameter as trained, so the file has it in full.
-  bool TrainsWhole(const std::string& parameter) const;
-  // Like TrainsWhole, but also true of the embedding and the head: PEFT may save them untrained.
-  bool SavesWhole(const std::string& parameter) const;
+  bool TrainsInFull(const std::string& parameter) const;
+  // Like TrainsInFull, but also true of the embedding and the head: PEFT may save them untrained.
+  bool SavesInFull(const std::string& parameter) const;
   const std::vector<std::string>& modules_to_save() const { return modules_to_save_; }
 
  private:
@@ -65,7 +65,7 @@ class AdapterRules {
   static StatusOr<Values> ReadValues(const nlohmann::ordered_json& config, const char* key);
   static StatusOr<std::optional<double>> Find(const Values& values, const std::string& layer);
   Status ReadLayers(const nlohmann::ordered_json& config);
-  Status ReadWhole(const nlohmann::ordered_json& config);
+  Status ReadSavedModules(const nlohmann::ordered_json& config);
   bool HasLayer(const std::string& layer) const;
 
   std::optional<Modules> targets_, excluded_;

@@ -63,7 +63,7 @@ void AddAttention(ModuleSum& sum, const DecoderSpec& spec) {
   }
   sum.Add(layers, width, query, spec.attention_output_bias);
   if (spec.query_key_norm == QueryKeyNorm::kPerHead) sum.Add(2 * layers, spec.head_width, 1);
-  if (spec.query_key_norm == QueryKeyNorm::kWhole) {
+  if (spec.query_key_norm == QueryKeyNorm::kFullWidth) {
     sum.Add(layers, query, 1);
     sum.Add(layers, key, 1);
   }
@@ -95,7 +95,7 @@ std::int64_t CountExpertLayers(const DecoderSpec& spec) {
 
 std::int64_t CountNormsOfLayer(const DecoderSpec& spec) {
   if (spec.residual == Residual::kParallelOneNorm) return 1;
-  return spec.norm_place == NormPlace::kAround ? 4 : 2;
+  return spec.norm_position == NormPosition::kAround ? 4 : 2;
 }
 
 void AddNorms(ModuleSum& sum, const DecoderSpec& spec, std::int64_t norms) {

@@ -31,15 +31,15 @@ enum class NormKind {
 };
 
 // The location of a layer's norms. x is the residual stream, f attention or MLP.
-enum class NormPlace {
-  kBefore,     // x + f(norm(x))
-  kBehind,     // x + norm(f(x))
-  kAround,     // x + norm'(f(norm(x)))
-  kBehindSum,  // norm(x + f(x))
+enum class NormPosition {
+  kBefore,    // x + f(norm(x))
+  kAfter,     // x + norm(f(x))
+  kAround,    // x + norm'(f(norm(x)))
+  kAfterSum,  // norm(x + f(x))
 };
 
 enum class Residual {
-  kInTurn,           // the MLP reads the output of attention
+  kSequential,       // the MLP reads the output of attention
   kParallel,         // both read x, each through its own norm
   kParallelOneNorm,  // both read x through one norm
 };
@@ -51,7 +51,7 @@ enum class QkvLayout {
   kLatent,        // K and V are projected up from one narrow row per token (decoder_attention.h)
 };
 
-enum class QueryKeyNorm { kNone, kPerHead, kWhole };
+enum class QueryKeyNorm { kNone, kPerHead, kFullWidth };
 
 // SharedExpertMix combines the output of the shared expert, which receives all tokens, with that of
 // the routed experts.
@@ -113,9 +113,9 @@ struct WeightNames {
   const char* shared_expert_gate = "shared_expert_gate";  // or the module that weights both outputs
   // A sublayer with a single norm uses the first name.
   const char* attention_norm = "input_layernorm";
-  const char* attention_norm_behind = "post_attention_layernorm";
+  const char* attention_norm_after = "post_attention_layernorm";
   const char* mlp_norm = "post_attention_layernorm";
-  const char* mlp_norm_behind = "post_feedforward_layernorm";
+  const char* mlp_norm_after = "post_feedforward_layernorm";
 };
 
 struct DecoderSpec {
@@ -142,8 +142,8 @@ struct DecoderSpec {
   double embedding_dropout = 0.0;
 
   NormKind norm = NormKind::kRms;
-  NormPlace norm_place = NormPlace::kBefore;
-  Residual residual = Residual::kInTurn;
+  NormPosition norm_position = NormPosition::kBefore;
+  Residual residual = Residual::kSequential;
   bool final_norm = true;
   double norm_epsilon = 1e-6;
   double residual_dropout = 0.0;  // of the outputs of attention and MLP
@@ -176,7 +176,7 @@ struct DecoderSpec {
   bool normalises_routes = true;        // the weights of a token's experts sum to 1
   double route_scale = 1.0;             // multiplies these weights
   std::int64_t route_groups = 1;        // groups of neighbouring experts
-  std::int64_t kept_route_groups = 1;   // a token's experts come from the N most probable groups
+  std::int64_t topk_route_groups = 1;   // a token's experts come from the N most probable groups
   bool routes_in_fp32 = false;          // computes the router's product in fp32 for any model dtype
   std::int64_t expert_interval = 1;     // every N-th layer has experts
   std::set<std::int64_t> dense_layers;  // these layers have an MLP instead

@@ -246,7 +246,7 @@ const std::vector<Family>& Families() {
 bool IsFamily(const std::string& model_type) { return FindFamily(model_type) != nullptr; }
 
 StatusOr<DecoderSpec> ReadDecoderSpec(const nlohmann::ordered_json& json,
-                                      const std::string& file_name, UnknownKeys unknown) {
+                                      const std::string& file_name, UnknownModelKeys unknown) {
   const std::string where = file_name.empty() ? "" : file_name + ": ";
   if (!json.is_object()) return InvalidArgumentError(where + "not a JSON object");
   ConfigReader reader(json, file_name);
@@ -260,7 +260,7 @@ StatusOr<DecoderSpec> ReadDecoderSpec(const nlohmann::ordered_json& json,
   }
   DecoderSpec spec = ReadFamily(reader, *family);
   if (family->has_padding_row) ReadPadding(json, reader, &spec);
-  DS_RETURN_IF_ERROR(unknown == UnknownKeys::kRefuse ? reader.Finish() : reader.status());
+  DS_RETURN_IF_ERROR(unknown == UnknownModelKeys::kRefuse ? reader.Finish() : reader.status());
   return spec;
 }
 

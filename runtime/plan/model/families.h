@@ -78,12 +78,12 @@ std::vector<Family> OlderFamilies();
 
 bool IsFamily(const std::string& model_type);
 
-enum class UnknownKeys { kRefuse, kIgnore };
+enum class UnknownModelKeys { kRefuse, kIgnore };
 
 // Reads a config.json. Errors name the key, preceded by `file_name` unless that is empty.
 // UNIMPLEMENTED when the family is not known.
 StatusOr<DecoderSpec> ReadDecoderSpec(const nlohmann::ordered_json& json,
                                       const std::string& file_name,
-                                      UnknownKeys unknown = UnknownKeys::kRefuse);
+                                      UnknownModelKeys unknown = UnknownModelKeys::kRefuse);
 
 }  // namespace ds::models

@@ -65,7 +65,7 @@ DecoderSpec Gemma2() {
   spec.heads = 8;
   spec.kv_heads = 4;
   spec.mlp_width = 9216;
-  spec.norm_place = NormPlace::kAround;
+  spec.norm_position = NormPosition::kAround;
   spec.query_scale_width = 256.0;
   spec.window = 4096;
   spec.logit_soft_cap = 30.0;

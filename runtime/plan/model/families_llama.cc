@@ -210,8 +210,8 @@ DecoderSpec Olmo2() {
   spec.vocabulary = 50304;
   spec.norm_epsilon = 1e-5;
   spec.norm = NormKind::kRmsWide;
-  spec.norm_place = NormPlace::kBehind;
-  spec.query_key_norm = QueryKeyNorm::kWhole;
+  spec.norm_position = NormPosition::kAfter;
+  spec.query_key_norm = QueryKeyNorm::kFullWidth;
   spec.padding_token = 1;
   return spec;
 }
@@ -244,8 +244,8 @@ void DeriveSmolLm3(ConfigReader& reader, DecoderSpec* spec) {
   }
   std::vector<LayerKind> kinds;
   for (std::size_t i = 0; i < static_cast<std::size_t>(spec->layers); ++i) {
-    const bool turns = rotary ? (*rotary)[i] != 0.0 : (i + 1) % interval != 0;
-    kinds.push_back({.windowed = uses_window && !turns, .rotary = turns});
+    const bool rotates = rotary ? (*rotary)[i] != 0.0 : (i + 1) % interval != 0;
+    kinds.push_back({.windowed = uses_window && !rotates, .rotary = rotates});
   }
   spec->layer_kinds = std::move(kinds);
   ReadLayerTypes(reader, spec);
@@ -254,8 +254,8 @@ void DeriveSmolLm3(ConfigReader& reader, DecoderSpec* spec) {
 // Layers from max_window_layers on are windowed, if windows are enabled.
 void DeriveQwen(ConfigReader& reader, DecoderSpec* spec) {
   if (!reader.Bool("use_sliding_window", false)) spec->window = 0;
-  const std::int64_t whole = reader.Int("max_window_layers", 28);
-  SetLayerTypes(spec, [&](std::int64_t layer) { return spec->window > 0 && layer >= whole; });
+  const std::int64_t full_layers = reader.Int("max_window_layers", 28);
+  SetLayerTypes(spec, [&](std::int64_t layer) { return spec->window > 0 && layer >= full_layers; });
   ReadLayerTypes(reader, spec);
 }
 
@@ -311,21 +311,21 @@ void DeriveDeepseekV2(ConfigReader& reader, DecoderSpec* spec) {
     reader.Refuse("'scoring_func' must be softmax");
   }
   const std::int64_t groups = reader.IntOrNone("n_group", 1);
-  const std::int64_t kept = reader.IntOrNone("topk_group", 1);
+  const std::int64_t topk = reader.IntOrNone("topk_group", 1);
   const std::string method = reader.String("topk_method", "greedy");
   if (method == "greedy") return;
   if (method != "group_limited_greedy") {
     return reader.Refuse("'topk_method' is \"" + method +
                          "\"; supported are greedy and group_limited_greedy");
   }
-  if (groups < 1 || spec->experts % groups != 0 || kept < 1 || kept > groups ||
-      spec->experts_per_token > kept * (spec->experts / groups)) {
+  if (groups < 1 || spec->experts % groups != 0 || topk < 1 || topk > groups ||
+      spec->experts_per_token > topk * (spec->experts / groups)) {
     return reader.Refuse(
         "'n_group' must divide n_routed_experts, and 'topk_group' of them must have enough "
         "experts");
   }
   spec->route_groups = groups;
-  spec->kept_route_groups = kept;
+  spec->topk_route_groups = topk;
 }
 
 // All layers are windowed, if windows are enabled.

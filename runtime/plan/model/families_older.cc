@@ -128,7 +128,7 @@ DecoderSpec Opt() {
 void DeriveOpt(ConfigReader& reader, DecoderSpec* spec) {
   const bool norm_before = reader.Bool("do_layer_norm_before", true);
   const bool removed = reader.Bool("_remove_final_layer_norm", false);
-  if (!norm_before) spec->norm_place = NormPlace::kBehindSum;
+  if (!norm_before) spec->norm_position = NormPosition::kAfterSum;
   spec->final_norm = norm_before && !removed;
   if (reader.Int("word_embed_proj_dim", spec->width) != spec->width) {
     reader.Refuse(
@@ -243,7 +243,7 @@ DecoderSpec GptNeox() {
 }
 
 void DeriveNeox(ConfigReader& reader, DecoderSpec* spec) {
-  if (!reader.Bool("use_parallel_residual", true)) spec->residual = Residual::kInTurn;
+  if (!reader.Bool("use_parallel_residual", true)) spec->residual = Residual::kSequential;
 }
 
 constexpr ConfigKey kFalconKeys[] = {

@@ -58,7 +58,7 @@ constexpr std::string_view kRead[] = {"alpha_pattern",
 constexpr std::string_view kDrawsAdapterOnly[] = {"gaussian", "eva", "orthogonal"};
 
 // The values with which PEFT disables a part of an adapter.
-bool TurnsOff(const Json& value) {
+bool DisablesFeature(const Json& value) {
   return value.is_null() || value == Json(false) || (value.is_number() && value == Json(0)) ||
          ((value.is_array() || value.is_object()) && value.empty()) || value == Json("none");
 }
@@ -70,7 +70,7 @@ bool Contains(const Names& names, const std::string& name) {
 
 Status CheckKeys(const Json& config) {
   for (const auto& [key, value] : config.items()) {
-    if (Contains(kIgnored, key) || Contains(kRead, key) || TurnsOff(value)) continue;
+    if (Contains(kIgnored, key) || Contains(kRead, key) || DisablesFeature(value)) continue;
     if (Contains(kRefused, key)) {
       return UnimplementedError("'" + key + "' is " + value.dump() + ", which is not built");
     }
@@ -154,14 +154,14 @@ constexpr char kHeadMatrix[] = "lm_head.weight";
 // True if PEFT trains the table and the tied head separately. With ensure_weight_tying it keeps
 // them tied and saves both, if it finds the head; for GPT-2's wte it does not find it.
 bool PartsTiedHead(const LoraSpec& spec, const std::string& table) {
-  if (!spec.TrainsWhole(table) && !spec.TrainsWhole(kHeadMatrix)) return false;
-  const bool has_both = spec.copies.contains(table) ||
-                        (spec.whole.contains(table) && spec.whole.contains(kHeadMatrix));
+  if (!spec.TrainsInFull(table) && !spec.TrainsInFull(kHeadMatrix)) return false;
+  const bool has_both =
+      spec.copies.contains(table) || (spec.full.contains(table) && spec.full.contains(kHeadMatrix));
   return !spec.ties_weights || !has_both;
 }
 
 Status RefuseParting(const LoraSpec& spec, const std::string& table) {
-  const std::string has = spec.whole.contains(table) ? table : kHeadMatrix;
+  const std::string has = spec.full.contains(table) ? table : kHeadMatrix;
   return UnimplementedError(
       std::string(kAdapterWeightsFile) + " has " + has +
       " in full, to train it, and PEFT then unties the head from the embedding, which is not "
@@ -177,8 +177,8 @@ double LoraSpec::ScaleOf(std::int64_t of_rank, double of_alpha) const {
   return of_alpha / (rank_stabilised ? std::sqrt(ranks) : ranks);
 }
 
-bool LoraSpec::TrainsWhole(const std::string& parameter) const {
-  return whole.contains(parameter) && rules->TrainsWhole(parameter);
+bool LoraSpec::TrainsInFull(const std::string& parameter) const {
+  return full.contains(parameter) && rules->TrainsInFull(parameter);
 }
 
 std::optional<LoraSpec::Layer> LoraSpec::Find(const std::string& layer) const {
@@ -218,11 +218,11 @@ StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder) {
 
 void TakeTiedHead(const ModelNames& model, LoraSpec* spec) {
   const std::string& table = model.tied_table;
-  const auto head = spec->whole.find(kHeadMatrix);
-  if (table.empty() || head == spec->whole.end() || !spec->whole.contains(table)) return;
+  const auto head = spec->full.find(kHeadMatrix);
+  if (table.empty() || head == spec->full.end() || !spec->full.contains(table)) return;
   if (PartsTiedHead(*spec, table)) return;
   spec->copies[table] = head->second;
-  spec->whole.erase(head);
+  spec->full.erase(head);
 }
 
 Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
@@ -243,7 +243,7 @@ Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
                                 " covers " + layer + ", but " + kAdapterWeightsFile +
                                 " has no tensors of it");
   }
-  for (const auto& [name, stored] : spec.whole) {
+  for (const auto& [name, stored] : spec.full) {
     if (Contains(model.parameters, name)) continue;
     return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has " + name +
                                 " in full, and the model has no such parameter of its own (a head "

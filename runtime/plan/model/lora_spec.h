@@ -43,7 +43,7 @@ struct LoraSpec {
   std::map<std::string, Layer> layers;
 
   // The fields below are filled from a PEFT folder.
-  std::map<std::string, std::string> whole;  // full parameters in the file, with their names there
+  std::map<std::string, std::string> full;  // full parameters in the file, with their names there
   // Names in the file of second copies: the tied head's matrix, keyed by the table's name. Filled
   // by TakeTiedHead.
   std::map<std::string, std::string> copies;
@@ -55,7 +55,7 @@ struct LoraSpec {
   double ScaleOf(std::int64_t of_rank, double of_alpha) const;
   bool is_read() const { return rules.has_value(); }
   // True of a parameter that the file has in full because it is trained (modules_to_save, bias).
-  bool TrainsWhole(const std::string& parameter) const;
+  bool TrainsInFull(const std::string& parameter) const;
   // Returns the adapter of the linear layer with this full name, or nullopt.
   std::optional<Layer> Find(const std::string& layer) const;
 };
@@ -81,7 +81,7 @@ struct ModelNames {
   std::string tied_table;
 };
 
-// Removes a tied head's matrix from `whole` where PEFT keeps it tied: it duplicates the table.
+// Removes a tied head's matrix from `full` where PEFT keeps it tied: it duplicates the table.
 // AdapterReader compares the two values.
 void TakeTiedHead(const ModelNames& model, LoraSpec* spec);
 

@@ -75,14 +75,14 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int ex
 }
 
 Status CheckSampleParts(std::int64_t seq_len, int sequence, SequenceKind kind,
-                        std::int64_t portion) {
-  if (sequence > 1 && portion > 0 && kind == SequenceKind::kRing) {
+                        std::int64_t sp_chunk) {
+  if (sequence > 1 && sp_chunk > 0 && kind == SequenceKind::kRing) {
     return InvalidArgumentError(
         "chunked attention (--sp_chunk) is built for --sp_kind ulysses: in a ring a rank only has "
         "the keys of its own tokens and of a neighbour's; leave one of the two out");
   }
   DS_RETURN_IF_ERROR(CheckShared("samples (--seq_len)", seq_len, sequence));
-  return CheckShared("portions (--sp_chunk)", portion, sequence);
+  return CheckShared("portions (--sp_chunk)", sp_chunk, sequence);
 }
 
 }  // namespace ds::models

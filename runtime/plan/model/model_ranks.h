@@ -22,9 +22,9 @@ StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int s
 Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert = 1,
                        SequenceKind kind = SequenceKind::kUlysses);
 
-// Fails unless `sequence` divides `seq_len` and `portion`, the tokens of an FPDT chunk (0: no
+// Fails unless `sequence` divides `seq_len` and `sp_chunk`, the tokens of an FPDT chunk (0: no
 // chunks). Chunks with several sequence ranks need SequenceKind::kUlysses.
 Status CheckSampleParts(std::int64_t seq_len, int sequence,
-                        SequenceKind kind = SequenceKind::kUlysses, std::int64_t portion = 0);
+                        SequenceKind kind = SequenceKind::kUlysses, std::int64_t sp_chunk = 0);
 
 }  // namespace ds::models

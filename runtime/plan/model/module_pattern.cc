@@ -18,10 +18,10 @@ std::string DescribePcreError(int code) {
 
 StatusOr<ModulePattern> ModulePattern::Compile(const std::string& pattern) {
   int error = 0;
-  PCRE2_SIZE place = 0;
+  PCRE2_SIZE offset = 0;
   constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                   kOptions | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
+                                   kOptions | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (code == nullptr) {
     return InvalidArgumentError("the pattern '" + pattern +
                                 "' is not understood: " + DescribePcreError(error));

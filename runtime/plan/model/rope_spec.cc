@@ -35,9 +35,9 @@ double MagnitudeOf(double factor, double scale) {
 }
 
 void ReadYarn(ConfigReader& reader, RopeSpec* rope) {
-  rope->fast_turns = reader.Number("beta_fast", 32.0, kPositive);
-  rope->slow_turns = reader.Number("beta_slow", 1.0, kPositive);
-  rope->whole_bounds = reader.Bool("truncate", true);
+  rope->fast_rotations = reader.Number("beta_fast", 32.0, kPositive);
+  rope->slow_rotations = reader.Number("beta_slow", 1.0, kPositive);
+  rope->truncates_bounds = reader.Bool("truncate", true);
   const double scale = reader.NumberOrNone("mscale", 0.0, {0.0, 1e6});
   const double scale_of_all = reader.NumberOrNone("mscale_all_dim", 0.0, {0.0, 1e6});
   rope->magnitude = scale_of_all != 0.0 ? MagnitudeOf(rope->factor, scale_of_all) : 1.0;
@@ -63,22 +63,22 @@ using Scaling = RopeSpec::Scaling;
 // Llama 3: frequencies with wavelengths far beyond the original context are divided by `factor`,
 // short wavelengths are unchanged, and those between are interpolated.
 double Llama3Frequency(const RopeSpec& rope, double frequency) {
-  const double turns = rope.original_positions * frequency / (2.0 * std::numbers::pi);
-  if (turns < rope.low_frequency_factor) return frequency / rope.factor;
-  if (turns > rope.high_frequency_factor) return frequency;
-  const double smooth = (turns - rope.low_frequency_factor) /
+  const double rotations = rope.original_positions * frequency / (2.0 * std::numbers::pi);
+  if (rotations < rope.low_frequency_factor) return frequency / rope.factor;
+  if (rotations > rope.high_frequency_factor) return frequency;
+  const double smooth = (rotations - rope.low_frequency_factor) /
                         (rope.high_frequency_factor - rope.low_frequency_factor);
   return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
 // YaRN (arXiv 2309.00071): the weight of the unscaled frequency falls along a ramp, between the
-// pairs that make fast_turns and slow_turns rotations within the original context.
+// pairs that make fast_rotations and slow_rotations rotations within the original context.
 class YarnRamp {
  public:
   YarnRamp(const RopeSpec& rope, double width) : rope_(rope), width_(width) {
-    first_ = PairThatTurns(rope.fast_turns);
-    last_ = PairThatTurns(rope.slow_turns);
-    if (rope.whole_bounds) {
+    first_ = FindRotaryPair(rope.fast_rotations);
+    last_ = FindRotaryPair(rope.slow_rotations);
+    if (rope.truncates_bounds) {
       first_ = std::floor(first_);
       last_ = std::ceil(last_);
     }
@@ -87,14 +87,14 @@ class YarnRamp {
     if (first_ == last_) last_ += 0.001;
   }
   double Stretch(double frequency, std::int64_t pair) const {
-    const double place = (static_cast<double>(pair) - first_) / (last_ - first_);
-    const double stretched = std::clamp(place, 0.0, 1.0);
+    const double fraction = (static_cast<double>(pair) - first_) / (last_ - first_);
+    const double stretched = std::clamp(fraction, 0.0, 1.0);
     return frequency * (1.0 - stretched) + frequency / rope_.factor * stretched;
   }
 
  private:
-  double PairThatTurns(double turns) const {
-    return width_ * std::log(rope_.original_positions / (turns * 2.0 * std::numbers::pi)) /
+  double FindRotaryPair(double rotations) const {
+    return width_ * std::log(rope_.original_positions / (rotations * 2.0 * std::numbers::pi)) /
            (2.0 * std::log(rope_.theta));
   }
 

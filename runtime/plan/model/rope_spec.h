@@ -20,8 +20,8 @@ struct RopeSpec {
   double attention_factor = 1.0;    // multiplies cosines and sines
   double magnitude = 1.0;  // kYarn: from mscale_all_dim, for families that scale scores by it
   double low_frequency_factor = 1.0, high_frequency_factor = 4.0;  // kLlama3
-  double fast_turns = 32.0, slow_turns = 1.0;                      // kYarn: beta_fast, beta_slow
-  bool whole_bounds = true;                                        // kYarn: truncate
+  double fast_rotations = 32.0, slow_rotations = 1.0;              // kYarn: beta_fast, beta_slow
+  bool truncates_bounds = true;                                    // kYarn: truncate
   std::vector<double> short_factors, long_factors;                 // kLongRope, one per frequency
 };
 

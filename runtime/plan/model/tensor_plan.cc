@@ -8,7 +8,7 @@ namespace ds::models {
 namespace {
 
 // Splits as evenly as possible; the first parts have one more.
-IndexRange CutEvenly(std::int64_t extent, int part, int parts) {
+IndexRange SplitEvenly(std::int64_t extent, int part, int parts) {
   const std::int64_t each = extent / parts, longer = extent % parts;
   return {each * part + std::min<std::int64_t>(part, longer), each + (part < longer ? 1 : 0)};
 }
@@ -24,9 +24,9 @@ std::string Join(std::string_view outer, std::string_view inner) {
 }
 
 // Returns the reason why a decoder cannot be split, or "".
-std::string WhyNotCut(const DecoderSpec& spec, int parts) {
+std::string ExplainUnshardable(const DecoderSpec& spec, int parts) {
   if (parts == 1) return "";
-  if (spec.query_key_norm == QueryKeyNorm::kWhole) {
+  if (spec.query_key_norm == QueryKeyNorm::kFullWidth) {
     return "norms of its queries span all heads, which are not built in parts";
   }
   for (const std::int64_t width : {spec.mlp_width, spec.expert_width, spec.shared_expert_width}) {
@@ -46,11 +46,11 @@ std::string WhyNotCut(const DecoderSpec& spec, int parts) {
 // "it can into 2 or 4"
 std::string NameNearest(const DecoderSpec& spec, int parts) {
   int below = parts - 1;
-  while (below > 1 && !WhyNotCut(spec, below).empty()) --below;
+  while (below > 1 && !ExplainUnshardable(spec, below).empty()) --below;
   const std::string text = below > 1 ? std::to_string(below) : "";
   const std::int64_t most = std::min(spec.heads, std::int64_t{4} * parts);
   for (std::int64_t above = parts + 1; above <= most; ++above) {
-    if (!WhyNotCut(spec, static_cast<int>(above)).empty()) continue;
+    if (!ExplainUnshardable(spec, static_cast<int>(above)).empty()) continue;
     return "it can into " + text + (text.empty() ? "" : " or ") + std::to_string(above);
   }
   return text.empty() ? "it cannot be sharded" : "it can into " + text;
@@ -63,7 +63,7 @@ StatusOr<TensorPlan> TensorPlan::Create(const DecoderSpec& spec, int part, int p
     return InvalidArgumentError("there is no part " + std::to_string(part) + " of " +
                                 std::to_string(parts));
   }
-  if (const std::string why = WhyNotCut(spec, parts); !why.empty()) {
+  if (const std::string why = ExplainUnshardable(spec, parts); !why.empty()) {
     return InvalidArgumentError("tensor parallelism cannot shard the model into " +
                                 std::to_string(parts) + " parts: " + why + "; " +
                                 NameNearest(spec, parts));
@@ -72,24 +72,24 @@ StatusOr<TensorPlan> TensorPlan::Create(const DecoderSpec& spec, int part, int p
 }
 
 TensorPlan::TensorPlan(const DecoderSpec& spec, int part, int parts)
-    : whole_(spec),
+    : full_(spec),
       slice_(spec),
       parts_(parts),
-      vocabulary_(CutEvenly(spec.vocabulary, part, parts)) {
+      vocabulary_(SplitEvenly(spec.vocabulary, part, parts)) {
   const std::int64_t shared_by = spec.heads / spec.kv_heads;
   if (parts <= spec.kv_heads) {
-    key_heads_ = CutEvenly(spec.kv_heads, part, parts);
+    key_heads_ = SplitEvenly(spec.kv_heads, part, parts);
     heads_ = Scale(key_heads_, shared_by);
   } else {
     key_heads_ = {0, spec.kv_heads};
-    heads_ = CutEvenly(spec.heads, part, parts);
+    heads_ = SplitEvenly(spec.heads, part, parts);
     copied_key_head_ = heads_.first / shared_by;
   }
   slice_.heads = heads_.count;
   slice_.kv_heads = key_heads_.count;
-  slice_.mlp_width = CutEvenly(spec.mlp_width, part, parts).count;
-  slice_.expert_width = CutEvenly(spec.expert_width, part, parts).count;
-  slice_.shared_expert_width = CutEvenly(spec.shared_expert_width, part, parts).count;
+  slice_.mlp_width = SplitEvenly(spec.mlp_width, part, parts).count;
+  slice_.expert_width = SplitEvenly(spec.expert_width, part, parts).count;
+  slice_.shared_expert_width = SplitEvenly(spec.shared_expert_width, part, parts).count;
   slice_.vocabulary = vocabulary_.count;
   if (parts == 1) return;
   AddAttention();
@@ -103,25 +103,25 @@ TensorPlan::TensorPlan(const DecoderSpec& spec, int part, int parts)
     AddMlp(in_mlp + names.shared_expert, spec.shared_expert_width, part);
   }
   for (const std::string& table : {Join(names.base, names.tokens), std::string(names.head)}) {
-    rows_.push_back({.module = table, .extent = spec.vocabulary, .kept = {vocabulary_}});
+    rows_.push_back({.module = table, .extent = spec.vocabulary, .retained = {vocabulary_}});
   }
 }
 
 void TensorPlan::AddAttention() {
-  const WeightNames& names = whole_.names;
-  const std::int64_t head = whole_.head_width;
-  const std::int64_t query_width = whole_.heads * head, key_width = whole_.kv_heads * head;
-  const std::int64_t value = WidthOfValue(whole_), wide = head - TurnedWidth(whole_) + value;
-  const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> kept,
+  const WeightNames& names = full_.names;
+  const std::int64_t head = full_.head_width;
+  const std::int64_t query_width = full_.heads * head, key_width = full_.kv_heads * head;
+  const std::int64_t value = WidthOfValue(full_), wide = head - TurnedWidth(full_) + value;
+  const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> retained,
                        bool by_outputs = true) {
     rows_.push_back({.module = Join(names.attention, name),
                      .by_outputs = by_outputs,
-                     .in_out = whole_.weights_are_in_out,
+                     .in_out = full_.weights_are_in_out,
                      .extent = extent,
-                     .kept = std::move(kept)});
+                     .retained = std::move(retained)});
   };
   const IndexRange queries = Scale(heads_, head);
-  switch (whole_.qkv) {
+  switch (full_.qkv) {
     case QkvLayout::kApart:
       add(names.query, query_width, {queries});
       if (!copied_key_head_) {
@@ -136,58 +136,60 @@ void TensorPlan::AddAttention() {
       break;
     case QkvLayout::kByGroup:
       add(names.qkv, query_width + 2 * key_width,
-          {Scale(key_heads_, (whole_.heads / whole_.kv_heads + 2) * head)});
+          {Scale(key_heads_, (full_.heads / full_.kv_heads + 2) * head)});
       break;
     case QkvLayout::kLatent:  // every rank has the latent rows from which heads are projected
-      add(whole_.query_latent_width > 0 ? names.query_wide : names.query, query_width, {queries});
-      add(names.latent_wide, whole_.heads * wide, {Scale(heads_, wide)});
+      add(full_.query_latent_width > 0 ? names.query_wide : names.query, query_width, {queries});
+      add(names.latent_wide, full_.heads * wide, {Scale(heads_, wide)});
       break;
   }
-  add(names.attention_output, whole_.heads * value, {Scale(heads_, value)}, /*by_outputs=*/false);
+  add(names.attention_output, full_.heads * value, {Scale(heads_, value)}, /*by_outputs=*/false);
 }
 
 void TensorPlan::AddMlp(const std::string& path, std::int64_t width, int part) {
-  const WeightNames& names = whole_.names;
-  const IndexRange kept_of_width = CutEvenly(width, part, parts_);
-  const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> kept,
+  const WeightNames& names = full_.names;
+  const IndexRange width_slice = SplitEvenly(width, part, parts_);
+  const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> retained,
                        bool by_outputs = true) {
     rows_.push_back({.module = Join(path, name),
                      .by_outputs = by_outputs,
-                     .in_out = whole_.weights_are_in_out,
+                     .in_out = full_.weights_are_in_out,
                      .extent = extent,
-                     .kept = std::move(kept)});
+                     .retained = std::move(retained)});
   };
-  if (whole_.fused_gate_up) {
-    add(names.gate_up, 2 * width, {kept_of_width, Scale(kept_of_width, 1, width)});
+  if (full_.fused_gate_up) {
+    add(names.gate_up, 2 * width, {width_slice, Scale(width_slice, 1, width)});
   } else {
-    if (whole_.gated_mlp) add(names.gate, width, {kept_of_width});
-    add(names.up, width, {kept_of_width});
+    if (full_.gated_mlp) add(names.gate, width, {width_slice});
+    add(names.up, width, {width_slice});
   }
-  add(names.down, width, {kept_of_width}, /*by_outputs=*/false);
+  add(names.down, width, {width_slice}, /*by_outputs=*/false);
 }
 
-const TensorPlan::Row* TensorPlan::FindRow(std::string_view module) const {
-  for (const Row& row : rows_) {
+const TensorPlan::ShardedLayer* TensorPlan::FindRow(std::string_view module) const {
+  for (const ShardedLayer& row : rows_) {
     if (module == row.module || module.ends_with("." + row.module)) return &row;
   }
   return nullptr;
 }
 
 std::optional<WeightSlice> TensorPlan::SliceOf(const std::string& name) const {
-  const auto before = [&](std::string_view end) -> const Row* {
+  const auto before = [&](std::string_view end) -> const ShardedLayer* {
     if (!name.ends_with(end)) return nullptr;
     return FindRow(std::string_view(name).substr(0, name.size() - end.size()));
   };
-  const auto slice = [](const Row& row, bool is_first) {
-    return WeightSlice{is_first ? 0U : 1U, row.extent, row.kept};
+  const auto slice = [](const ShardedLayer& row, bool is_first) {
+    return WeightSlice{is_first ? 0U : 1U, row.extent, row.retained};
   };
-  if (const Row* const row = before(".weight")) return slice(*row, row->by_outputs != row->in_out);
+  if (const ShardedLayer* const row = before(".weight"))
+    return slice(*row, row->by_outputs != row->in_out);
   // Biases and adapters are stored [out, in].
-  if (const Row* const row = before(".lora_A.weight"); row && !row->by_outputs) {
+  if (const ShardedLayer* const row = before(".lora_A.weight"); row && !row->by_outputs) {
     return slice(*row, false);
   }
   for (const char* end : {".bias", ".lora_B.weight", ".lora_magnitude_vector"}) {
-    if (const Row* const row = before(end); row && row->by_outputs) return slice(*row, true);
+    if (const ShardedLayer* const row = before(end); row && row->by_outputs)
+      return slice(*row, true);
   }
   return std::nullopt;
 }

@@ -31,7 +31,7 @@ struct IndexRange {
 struct WeightSlice {
   std::size_t dimension = 0;
   std::int64_t extent = 0;  // of that dimension in the full weight
-  std::vector<IndexRange> kept;
+  std::vector<IndexRange> retained;
 };
 
 class TensorPlan {
@@ -45,8 +45,8 @@ class TensorPlan {
   const DecoderSpec& slice() const { return slice_; }
   std::int64_t first_head() const { return heads_.first; }
   const IndexRange& vocabulary() const { return vocabulary_; }
-  std::int64_t whole_vocabulary() const { return whole_.vocabulary; }
-  std::int64_t whole_heads() const { return whole_.heads; }
+  std::int64_t full_vocabulary() const { return full_.vocabulary; }
+  std::int64_t full_heads() const { return full_.heads; }
   // The key head that this part uses, where every part has all key heads.
   std::optional<std::int64_t> copied_key_head() const { return copied_key_head_; }
 
@@ -56,25 +56,25 @@ class TensorPlan {
 
  private:
   // The weight of a linear layer or a table, and its bias.
-  struct Row {
+  struct ShardedLayer {
     std::string module;  // suffix of its name
     bool by_outputs = true;
     bool in_out = false;  // the layout of the weight
     std::int64_t extent = 0;
-    std::vector<IndexRange> kept;
+    std::vector<IndexRange> retained;
   };
 
   TensorPlan(const DecoderSpec& spec, int part, int parts);
-  const Row* FindRow(std::string_view module) const;  // null: replicated in all parts
+  const ShardedLayer* FindRow(std::string_view module) const;  // null: replicated in all parts
   void AddAttention();
   // Adds the MLP at `path` in a layer.
   void AddMlp(const std::string& path, std::int64_t width, int part);
 
-  DecoderSpec whole_, slice_;
+  DecoderSpec full_, slice_;
   int parts_;
   IndexRange heads_, key_heads_, vocabulary_;
   std::optional<std::int64_t> copied_key_head_;
-  std::vector<Row> rows_;
+  std::vector<ShardedLayer> rows_;
 };
 
 }  // namespace ds::models

@@ -130,7 +130,7 @@ Status CheckMagnitudes(const LoraSpec& spec, const std::string& layer, bool rows
 
 Status CheckUnquantized(const LoraSpec& spec, const std::vector<std::string>& parameters) {
   const std::set<std::string> left(parameters.begin(), parameters.end());
-  for (const auto& [name, stored] : spec.whole) {
+  for (const auto& [name, stored] : spec.full) {
     if (left.contains(name)) continue;
     return UnimplementedError("--quantize_base: the adapter has " + name +
                               " in full, to train it; train without --quantize_base");

@@ -80,20 +80,20 @@ StatusOr<std::vector<double>> FindMatches(const std::string& expression,
 
 }  // namespace
 
-std::vector<int> CutUniformly(int count, int parts) {
+std::vector<int> PartitionUniformly(int count, int parts) {
   DS_CHECK(count >= 0 && parts >= 1);
-  std::vector<int> cut{0};
+  std::vector<int> split{0};
   for (int part = 0; part < parts; ++part) {
     const int size = count / parts + (part < count % parts ? 1 : 0);
-    cut.push_back(cut.back() + size);
+    split.push_back(split.back() + size);
   }
-  return cut;
+  return split;
 }
 
-std::vector<int> CutByWeight(const std::vector<double>& weights, int parts) {
+std::vector<int> PartitionByWeight(const std::vector<double>& weights, int parts) {
   DS_CHECK(parts >= 1);
   const int count = static_cast<int>(weights.size());
-  if (count <= parts) return CutUniformly(count, parts);
+  if (count <= parts) return PartitionUniformly(count, parts);
   std::vector<double> sums{0.0};
   for (const double weight : weights) sums.push_back(sums.back() + weight);
   const auto sum = [&](int first, int end) {
@@ -116,16 +116,16 @@ std::vector<int> CutByWeight(const std::vector<double>& weights, int parts) {
       }
     }
   }
-  std::vector<int> cut{count};
+  std::vector<int> split{count};
   for (std::size_t j = static_cast<std::size_t>(parts); j > 0; --j) {
-    cut.push_back(best[j][static_cast<std::size_t>(cut.back())].last_begins);
+    split.push_back(best[j][static_cast<std::size_t>(split.back())].last_begins);
   }
-  std::reverse(cut.begin(), cut.end());
-  return cut;
+  std::reverse(split.begin(), split.end());
+  return split;
 }
 
-std::vector<int> CutByCost(int count, int parts,
-                           const std::function<double(int part, int first, int end)>& cost) {
+std::vector<int> PartitionByCost(int count, int parts,
+                                 const std::function<double(int part, int first, int end)>& cost) {
   DS_CHECK(parts >= 1 && count >= parts);
   // best[j][i]: the first i blocks in j parts
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1,
@@ -144,39 +144,39 @@ std::vector<int> CutByCost(int count, int parts,
       }
     }
   }
-  std::vector<int> cut{count};
+  std::vector<int> split{count};
   for (std::size_t j = static_cast<std::size_t>(parts); j > 0; --j) {
-    cut.push_back(best[j][static_cast<std::size_t>(cut.back())].last_begins);
+    split.push_back(best[j][static_cast<std::size_t>(split.back())].last_begins);
   }
-  std::reverse(cut.begin(), cut.end());
-  return cut;
+  std::reverse(split.begin(), split.end());
+  return split;
 }
 
-StatusOr<std::vector<int>> CutBlocks(const std::string& method,
-                                     const std::vector<WeighedBlock>& blocks, int parts) {
+StatusOr<std::vector<int>> PartitionBlocks(const std::string& method,
+                                           const std::vector<WeighedBlock>& blocks, int parts) {
   constexpr std::string_view kByType = "type:";
   if (static_cast<std::size_t>(parts) > blocks.size()) {
     return InvalidArgumentError(fmt::format(
         "a model of {} blocks cannot be partitioned into {} stages of at least one block",
         blocks.size(), parts));
   }
-  if (method == "uniform") return CutUniformly(static_cast<int>(blocks.size()), parts);
+  if (method == "uniform") return PartitionUniformly(static_cast<int>(blocks.size()), parts);
   if (method == "parameters" || method == "best") {
     std::vector<double> weights;
     for (const WeighedBlock& block : blocks) weights.push_back(static_cast<double>(block.trained));
-    return CutByWeight(weights, parts);
+    return PartitionByWeight(weights, parts);
   }
   if (method == "profile") {
     std::vector<double> sums{0.0};
     for (const WeighedBlock& block : blocks) sums.push_back(sums.back() + block.work);
-    return CutByCost(static_cast<int>(blocks.size()), parts, [&](int, int first, int end) {
+    return PartitionByCost(static_cast<int>(blocks.size()), parts, [&](int, int first, int end) {
       return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
     });
   }
   if (method.starts_with(kByType)) {
     DS_ASSIGN_OR_RETURN(const std::vector<double> weights,
                         FindMatches(method.substr(kByType.size()), blocks));
-    return CutByWeight(weights, parts);
+    return PartitionByWeight(weights, parts);
   }
   return InvalidArgumentError(
       fmt::format("\"{}\" is no way of cutting a pipeline; there are uniform, parameters, best, "

@@ -17,19 +17,19 @@ namespace ds::pipeline {
 
 // Splits into parts of equal size; if the sizes differ, the first parts have one block more. With
 // fewer blocks than parts, the last parts are empty. Requires count >= 0 and parts >= 1.
-std::vector<int> CutUniformly(int count, int parts);
+std::vector<int> PartitionUniformly(int count, int parts);
 
 // Minimizes the difference between the heaviest and the lightest part; with at most as many blocks
-// as parts, equals CutUniformly. Ties go to the cut with the smallest last parts (DeepSpeed's
+// as parts, equals PartitionUniformly. Ties go to the cut with the smallest last parts (DeepSpeed's
 // partition_balanced). Takes O(blocks^2 x parts) time. Requires parts >= 1 and weights >= 0.
-std::vector<int> CutByWeight(const std::vector<double>& weights, int parts);
+std::vector<int> PartitionByWeight(const std::vector<double>& weights, int parts);
 
 // Minimizes the cost of the costliest part; each part has at least one block. The same blocks may
 // cost one part more than another. Ties go to the cut with the smallest first parts. `cost` of part
 // p with blocks [first, end) must not decrease as a part gets more blocks. Takes O(blocks^2 x
 // parts) time. Requires count >= parts >= 1.
-std::vector<int> CutByCost(int count, int parts,
-                           const std::function<double(int part, int first, int end)>& cost);
+std::vector<int> PartitionByCost(int count, int parts,
+                                 const std::function<double(int part, int first, int end)>& cost);
 
 // A block, as the methods weigh it.
 struct WeighedBlock {
@@ -44,7 +44,7 @@ struct WeighedBlock {
 // "type:REGEX", by the number of blocks with a name that the Perl-like expression finds, ignoring
 // case. Refuses other methods, more parts than blocks, and an expression that is invalid, is longer
 // than 200 characters, has counts in braces or back-references, or finds no block.
-StatusOr<std::vector<int>> CutBlocks(const std::string& method,
-                                     const std::vector<WeighedBlock>& blocks, int parts);
+StatusOr<std::vector<int>> PartitionBlocks(const std::string& method,
+                                           const std::vector<WeighedBlock>& blocks, int parts);
 
 }  // namespace ds::pipeline

@@ -197,32 +197,32 @@ StatusOr<ScheduleKind> ParseScheduleKind(std::string_view name) {
       fmt::format("\"{}\" is no schedule of a pipeline; there are {}", name, names));
 }
 
-StatusOr<Schedule> Schedule::Create(ScheduleKind kind, const PipelineShape& shape) {
+StatusOr<PipelineSchedule> PipelineSchedule::Create(ScheduleKind kind, const PipelineShape& shape) {
   DS_RETURN_IF_ERROR(CheckShape(kind, shape));
-  Schedule schedule(kind, shape);
+  PipelineSchedule schedule(kind, shape);
   for (int stage = 0; stage < shape.stages; ++stage) {
     schedule.tasks_.push_back(PlanTasks(kind, shape, stage));
   }
   return schedule;
 }
 
-ChunkPlace VirtualStages::PlaceOf(int virtual_stage) const {
+VirtualStageLocation VirtualStages::LocationOf(int virtual_stage) const {
   const int row = virtual_stage / stages;
   const int in_row = virtual_stage % stages;
   const bool goes_up = kind == ScheduleKind::kZeroBubbleV && row == 1;
   return {.stage = goes_up ? stages - 1 - in_row : in_row, .chunk = row};
 }
 
-int VirtualStages::At(const ChunkPlace& place) const {
-  const bool goes_up = kind == ScheduleKind::kZeroBubbleV && place.chunk == 1;
-  return place.chunk * stages + (goes_up ? stages - 1 - place.stage : place.stage);
+int VirtualStages::At(const VirtualStageLocation& location) const {
+  const bool goes_up = kind == ScheduleKind::kZeroBubbleV && location.chunk == 1;
+  return location.chunk * stages + (goes_up ? stages - 1 - location.stage : location.stage);
 }
 
 int DefaultChunksOf(ScheduleKind kind) {
   return kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubbleV ? 2 : 1;
 }
 
-int Schedule::CountHeld(int stage) const {
+int PipelineSchedule::CountHeld(int stage) const {
   int held = 0, most = 0;
   for (const Task& task : tasks_of(stage)) {
     if (task.kind == TaskKind::kForward) most = std::max(most, ++held);

@@ -71,11 +71,11 @@ struct Task {
 };
 
 // The location of a virtual stage.
-struct ChunkPlace {
+struct VirtualStageLocation {
   int stage = 0;
   int chunk = 0;
 
-  friend bool operator==(const ChunkPlace&, const ChunkPlace&) = default;
+  friend bool operator==(const VirtualStageLocation&, const VirtualStageLocation&) = default;
 };
 
 // VirtualStages: maps virtual stages to their locations.
@@ -85,19 +85,19 @@ struct VirtualStages {
   int chunks = 1;  // per stage
 
   int count() const { return stages * chunks; }
-  ChunkPlace PlaceOf(int virtual_stage) const;
-  int At(const ChunkPlace& place) const;
+  VirtualStageLocation LocationOf(int virtual_stage) const;
+  int At(const VirtualStageLocation& location) const;
 };
 
 // Returns the number of chunks per stage that a kind has by default.
 int DefaultChunksOf(ScheduleKind kind);
 
-class Schedule {
+class PipelineSchedule {
  public:
   // Refuses sizes below 1, a number of chunks that the kind does not have (two for ZB-V, two or
   // more for interleaved, one for the others), and an interleaved schedule with micro-batches that
   // are not a multiple of the stages.
-  static StatusOr<Schedule> Create(ScheduleKind kind, const PipelineShape& shape);
+  static StatusOr<PipelineSchedule> Create(ScheduleKind kind, const PipelineShape& shape);
 
   ScheduleKind kind() const { return kind_; }
   const PipelineShape& shape() const { return shape_; }
@@ -106,14 +106,18 @@ class Schedule {
   }
 
   VirtualStages virtual_stages() const { return {kind_, shape_.stages, shape_.chunks}; }
-  ChunkPlace PlaceOf(int virtual_stage) const { return virtual_stages().PlaceOf(virtual_stage); }
-  int VirtualStageAt(const ChunkPlace& place) const { return virtual_stages().At(place); }
+  VirtualStageLocation LocationOf(int virtual_stage) const {
+    return virtual_stages().LocationOf(virtual_stage);
+  }
+  int VirtualStageAt(const VirtualStageLocation& location) const {
+    return virtual_stages().At(location);
+  }
   // Returns the most activations that the stage holds at once, in micro-batches, counted once per
   // chunk.
   int CountHeld(int stage) const;
 
  private:
-  Schedule(ScheduleKind kind, const PipelineShape& shape) : kind_(kind), shape_(shape) {}
+  PipelineSchedule(ScheduleKind kind, const PipelineShape& shape) : kind_(kind), shape_(shape) {}
 
   ScheduleKind kind_;
   PipelineShape shape_;

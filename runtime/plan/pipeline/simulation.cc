@@ -33,7 +33,7 @@ struct Sent {
 
 class StepSimulator {
  public:
-  StepSimulator(const Schedule& schedule, const std::vector<StageProgram>& programs,
+  StepSimulator(const PipelineSchedule& schedule, const std::vector<StageProgram>& programs,
                 const StepTimes& times)
       : schedule_(schedule), programs_(programs), times_(times), stages_(programs.size()) {
     timeline_.spans.resize(programs.size());
@@ -50,7 +50,7 @@ class StepSimulator {
   };
 
   // Executes the stage's next instruction. Returns false if the stage waits for a message.
-  StatusOr<bool> GoOn(int stage);
+  StatusOr<bool> Continue(int stage);
   Status Compute(int stage, const Task& task);
   Status CheckOrder(int stage, const Task& task, int virtual_stage);
   void Send(int stage, const Instruction& instruction);
@@ -61,7 +61,7 @@ class StepSimulator {
   }
   std::optional<Input> FindOutput(int virtual_stage, const Task& task) const;
 
-  const Schedule& schedule_;
+  const PipelineSchedule& schedule_;
   const std::vector<StageProgram>& programs_;
   const StepTimes& times_;
   std::vector<Stage> stages_;
@@ -120,7 +120,7 @@ Status StepSimulator::Compute(int stage, const Task& task) {
   state.clock = begin + TimeOf(times_.tasks[static_cast<std::size_t>(virtual_stage)], task.kind);
   timeline_.spans[static_cast<std::size_t>(stage)].push_back({task, begin, state.clock});
   const auto output = FindOutput(virtual_stage, task);
-  if (output && schedule_.PlaceOf(output->virtual_stage).stage == stage) {
+  if (output && schedule_.LocationOf(output->virtual_stage).stage == stage) {
     state.inputs[*output] = state.clock;
   }
   return OkStatus();
@@ -152,7 +152,7 @@ StatusOr<bool> StepSimulator::Receive(int stage, const Instruction& instruction)
   return true;
 }
 
-StatusOr<bool> StepSimulator::GoOn(int stage) {
+StatusOr<bool> StepSimulator::Continue(int stage) {
   Stage& state = stages_[static_cast<std::size_t>(stage)];
   const StageProgram& program = programs_[static_cast<std::size_t>(stage)];
   if (state.next == program.size()) return false;
@@ -197,7 +197,7 @@ StatusOr<Timeline> StepSimulator::Run() {
     any = false;
     for (int stage = 0; stage < schedule_.shape().stages; ++stage) {
       while (true) {
-        DS_ASSIGN_OR_RETURN(const bool went_on, GoOn(stage));
+        DS_ASSIGN_OR_RETURN(const bool went_on, Continue(stage));
         if (!went_on) break;
         any = true;
       }
@@ -233,8 +233,8 @@ double Timeline::BubbleFraction() const {
   return all == 0.0 ? 0.0 : 1.0 - busy / all;
 }
 
-StatusOr<Timeline> SimulateStep(const Schedule& schedule, const std::vector<StageProgram>& programs,
-                                const StepTimes& times) {
+StatusOr<Timeline> SimulateStep(const PipelineSchedule& schedule,
+                                const std::vector<StageProgram>& programs, const StepTimes& times) {
   return StepSimulator(schedule, programs, times).Run();
 }
 

@@ -40,7 +40,7 @@ struct Timeline {
 };
 
 // Requires durations for every virtual stage. InternalError describes an error in the programs.
-StatusOr<Timeline> SimulateStep(const Schedule& schedule, const std::vector<StageProgram>& programs,
-                                const StepTimes& times);
+StatusOr<Timeline> SimulateStep(const PipelineSchedule& schedule,
+                                const std::vector<StageProgram>& programs, const StepTimes& times);
 
 }  // namespace ds::pipeline

@@ -16,18 +16,19 @@ using Step = Instruction::Kind;
 // Message: the output of a task, for the next virtual stage in its direction.
 struct Message {
   Task task;  // the sender's task
-  ChunkPlace from, to;
+  VirtualStageLocation from, to;
   bool is_gradient = false;
 };
 
-std::optional<Message> FindMessageOf(const Schedule& schedule, int stage, const Task& task) {
+std::optional<Message> FindMessageOf(const PipelineSchedule& schedule, int stage,
+                                     const Task& task) {
   if (task.kind == Task::Kind::kWeightGradient) return std::nullopt;
   const bool is_gradient = task.kind != Task::Kind::kForward;
-  const ChunkPlace from{.stage = stage, .chunk = task.chunk};
+  const VirtualStageLocation from{.stage = stage, .chunk = task.chunk};
   const int next = schedule.VirtualStageAt(from) + (is_gradient ? -1 : 1);
   if (next < 0 || next >= schedule.shape().virtual_stages()) return std::nullopt;
   return Message{
-      .task = task, .from = from, .to = schedule.PlaceOf(next), .is_gradient = is_gradient};
+      .task = task, .from = from, .to = schedule.LocationOf(next), .is_gradient = is_gradient};
 }
 
 // (from, to, is_gradient)
@@ -40,7 +41,7 @@ struct Channel {
 };
 using Channels = std::map<ChannelKey, Channel>;
 
-Channels ListMessages(const Schedule& schedule) {
+Channels ListMessages(const PipelineSchedule& schedule) {
   Channels channels;
   for (int stage = 0; stage < schedule.shape().stages; ++stage) {
     for (const Task& task : schedule.tasks_of(stage)) {
@@ -53,19 +54,20 @@ Channels ListMessages(const Schedule& schedule) {
 }
 
 // Returns the source of a task's input, if it is on another stage.
-std::optional<ChunkPlace> FindSource(const Schedule& schedule, int stage, const Task& task) {
+std::optional<VirtualStageLocation> FindSource(const PipelineSchedule& schedule, int stage,
+                                               const Task& task) {
   if (task.kind == Task::Kind::kWeightGradient) return std::nullopt;
   const int before = schedule.VirtualStageAt({.stage = stage, .chunk = task.chunk}) +
                      (task.kind == Task::Kind::kForward ? -1 : 1);
   if (before < 0 || before >= schedule.shape().virtual_stages()) return std::nullopt;
-  const ChunkPlace place = schedule.PlaceOf(before);
-  if (place.stage == stage) return std::nullopt;
-  return place;
+  const VirtualStageLocation location = schedule.LocationOf(before);
+  if (location.stage == stage) return std::nullopt;
+  return location;
 }
 
 // Receives the channel's messages up to the task's input, unless that has been received.
-void AppendReceives(const Schedule& schedule, int stage, const Task& task, Channels* channels,
-                    StageProgram* program) {
+void AppendReceives(const PipelineSchedule& schedule, int stage, const Task& task,
+                    Channels* channels, StageProgram* program) {
   const auto source = FindSource(schedule, stage, task);
   if (!source) return;
   const bool is_gradient = task.kind != Task::Kind::kForward;
@@ -104,7 +106,7 @@ class OpenGradients {
   std::vector<int> open_;  // by chunk
 };
 
-StageProgram PlanStage(const Schedule& schedule, int stage, Channels* channels) {
+StageProgram PlanStage(const PipelineSchedule& schedule, int stage, Channels* channels) {
   StageProgram program;
   OpenGradients open(schedule.shape());
   for (const Task& task : schedule.tasks_of(stage)) {
@@ -229,8 +231,8 @@ std::string DescribeForError(const StageProgram& program) {
 
 StageProgram PlanStep(int micro_batches) {
   DS_CHECK(micro_batches >= 1);
-  const auto schedule =
-      Schedule::Create(ScheduleKind::kOneForwardOneBackward, {.micro_batches = micro_batches});
+  const auto schedule = PipelineSchedule::Create(ScheduleKind::kOneForwardOneBackward,
+                                                 {.micro_batches = micro_batches});
   return PlanStagePrograms(schedule.value()).front();
 }
 
@@ -247,7 +249,7 @@ Status CheckStageProgram(const StageProgram& program) {
                               "\" has no micro-batch, or does not end with Step");
 }
 
-std::vector<StageProgram> PlanStagePrograms(const Schedule& schedule) {
+std::vector<StageProgram> PlanStagePrograms(const PipelineSchedule& schedule) {
   Channels channels = ListMessages(schedule);
   std::vector<StageProgram> programs;
   for (int stage = 0; stage < schedule.shape().stages; ++stage) {

@@ -40,7 +40,7 @@ using StageProgram = std::vector<Instruction>;
 
 // Returns the programs of all stages, by stage. A chunk's gradients are reduced after its last
 // task; the step is last. Data passed between chunks of one stage is not sent.
-std::vector<StageProgram> PlanStagePrograms(const Schedule& schedule);
+std::vector<StageProgram> PlanStagePrograms(const PipelineSchedule& schedule);
 
 // Returns the program of a single stage. Each micro-batch's backward follows its forward, so that
 // only one micro-batch's activations are held at a time. Requires micro_batches >= 1.

@@ -345,7 +345,7 @@ std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config) {
   return first;
 }
 
-Status CheckLasts(const config::DsConfig& config, std::int64_t steps) {
+Status CheckScheduleCovers(const config::DsConfig& config, std::int64_t steps) {
   const auto last = LastUpdateOf(config);
   if (!last || *last >= steps) return OkStatus();
   return InvalidArgumentError("the schedule of the ds_config ends after " + std::to_string(*last) +

@@ -37,6 +37,6 @@ std::optional<std::int64_t> LastUpdate(const config::Schedule& schedule);
 std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config);
 
 // Refuses a schedule of the config that has no rate for `steps` steps.
-Status CheckLasts(const config::DsConfig& config, std::int64_t steps);
+Status CheckScheduleCovers(const config::DsConfig& config, std::int64_t steps);
 
 }  // namespace ds::optim

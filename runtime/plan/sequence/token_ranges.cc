@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime/plan/sequence/portion_plan.h"
+#include "runtime/plan/sequence/chunk_plan.h"
 
 namespace ds::sequence_parallel {
 
@@ -14,19 +14,19 @@ StatusOr<SequenceKind> ParseSequenceKind(std::string_view name) {
 }
 
 std::vector<TokenRange> FindTokens(SequenceKind kind, std::int64_t tokens, int rank, int ranks,
-                                   std::int64_t portion) {
+                                   std::int64_t chunk) {
   const std::int64_t own = tokens / ranks;
-  if (kind == SequenceKind::kUlysses && portion > 0) {
+  if (kind == SequenceKind::kUlysses && chunk > 0) {
     std::vector<TokenRange> stretches;
-    for (const TokenRange& all : CutPortions(tokens, portion)) {
+    for (const TokenRange& all : SplitIntoChunks(tokens, chunk)) {
       const std::int64_t count = all.count / ranks;
       stretches.push_back({all.first + rank * count, count});
     }
     return stretches;
   }
   if (kind == SequenceKind::kUlysses || own < 2) return {{rank * own, own}};
-  const std::int64_t behind = own / 2, front = own - behind;
-  return {{rank * front, front}, {ranks * front + (ranks - 1 - rank) * behind, behind}};
+  const std::int64_t back = own / 2, front = own - back;
+  return {{rank * front, front}, {ranks * front + (ranks - 1 - rank) * back, back}};
 }
 
 }  // namespace ds::sequence_parallel

@@ -32,10 +32,10 @@ struct TokenRange {
 // cost more: the sample is split into 2 * ranks ranges, and each rank has one from the front and
 // the one equally far from the end. Requires that `ranks` divides `tokens`.
 //
-// If attention takes `portion` tokens of a sample at a time (portion_plan.h, Ulysses only), a rank
+// If attention takes `chunk` tokens of a sample at a time (chunk_plan.h, Ulysses only), a rank
 // has one range of each chunk, so that chunks are exchanged one by one. `ranks` must then divide
-// `portion`, too. 0: all tokens at once.
+// `chunk`, too. 0: all tokens at once.
 std::vector<TokenRange> FindTokens(SequenceKind kind, std::int64_t tokens, int rank, int ranks,
-                                   std::int64_t portion = 0);
+                                   std::int64_t chunk = 0);
 
 }  // namespace ds::sequence_parallel

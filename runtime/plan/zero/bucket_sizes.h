@@ -48,18 +48,18 @@ struct BucketSizes {
   bool on_two_stages = false;
   config::Sharding sharding;
   // Rest: the location while the data is unused.
-  Rest own_rest = Rest::kHere;      // of the reduced shard
-  std::int64_t fetched_bytes = 0;   // of this rank's shard of the parameters
-  bool parameters_on_host = false;  // the location of that shard
+  StorageTier own_storage_tier = StorageTier::kHere;  // of the reduced shard
+  std::int64_t fetched_bytes = 0;                     // of this rank's shard of the parameters
+  bool parameters_on_host = false;                    // the location of that shard
   // Bytes brought from the host for one sub-group of the update and for the next one.
   HeldMemory brought = {};
-  bool has_turns = false;  // more than one sub-group
+  bool has_sub_groups = false;  // more than one sub-group
 };
 
 struct MeasuredModel {
   std::vector<std::vector<BucketSizes>> units;
   HeldMemory here;  // permanent model state where the rank computes
-  AwayMemory away;
+  OffloadedMemory offload;
 };
 
 MeasuredModel MeasureBuckets(const StepMemoryInput& input);
@@ -97,12 +97,12 @@ class SimulatedBucket {
   void EndGather();
   void Release();
   void Fetch();
-  void Stow();
+  void Offload();
 
   void AcquireGradients();  // requires that no reduction is in flight
   void BeginReduction();
   void EndReduction();
-  bool has_whole_gradients() const { return has_.whole || has_.block; }
+  bool has_full_gradients() const { return has_.full || has_.block; }
   // Returns the bytes of a copy of the gradients in the communication dtype, or 0 if they are
   // stored in it.
   std::int64_t travelling_copy() const;
@@ -119,20 +119,20 @@ class SimulatedBucket {
   void BeginUpdate();
   void EndUpdate();
   // Ends an update in the backward pass, and drops the gradients unless a rollback may need them.
-  // An overlapped update (Tiers::updates_beside) ends in EndUpdateBeside instead.
+  // An overlapped update (Tiers::overlaps_update) ends in FinishOverlappedUpdate instead.
   void EndEarlyUpdate();
-  void EndUpdateBeside();
+  void FinishOverlappedUpdate();
   // Drops the gradients, and marks secondary shards as stale.
   void EndStep();
 
   // The state, apart from the books, that determines later results.
   struct Presence {
     bool arriving = false;   // a gather is in flight
-    bool stows = false;      // its shard is offloaded when the gather ends
+    bool offloads = false;   // its shard is offloaded when the gather ends
     bool secondary = false;  // hpZ's secondary shard exists
     bool near = false;       // and is up to date
     bool block = false;      // the pooled buffer of sharded gradients
-    bool whole = false;      // the buffer of full gradients
+    bool full = false;       // the buffer of full gradients
     bool own = false;        // the reduced shard
     bool reducing = false;
     bool lost_values = false;
@@ -145,7 +145,7 @@ class SimulatedBucket {
  private:
   void DropGradients();
   std::int64_t block_bytes() const {
-    return input_.windows.gradients.whole_step ? bytes().gradients : bytes().travelling;
+    return input_.windows.gradients.full_step ? bytes().gradients : bytes().travelling;
   }
 
   const int unit_;

@@ -25,14 +25,14 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
   const config::ZeroConfig& zero = config.zero_optimization;
   const int shards = zero.stage == 0 ? setting.ranks : zero.mics_shard_size.value_or(setting.ranks);
   const config::StateTypes types = config::ChooseStateTypes(config);
-  const config::DataType travel = config.communication_data_type.value_or(types.parameter);
+  const config::DataType reduction_type = config.communication_data_type.value_or(types.parameter);
   const bool overlap =
       ChooseOverlap(zero, {.spans_hosts = SpanHosts(setting, shards), .on_gpu = setting.on_gpu});
-  const ElementSizes sizes{.parameter = Width(types.parameter), .gradient = Width(travel)};
+  const ElementSizes sizes{.parameter = Width(types.parameter), .gradient = Width(reduction_type)};
   ResidencyBudgets budgets = MakeResidencyBudgets(zero, sizes, overlap);
   budgets.fetch_bytes = ChooseFetchBytes(zero, sizes.parameter);
   const config::Reach reach = config::ReachOf(config.optimizer.algorithm);
-  std::optional<StateCut> of_experts;
+  std::optional<StateSharding> of_experts;
   if (const int parts = config.parallel.expert; parts > 1) {
     of_experts = {shards / parts, config::ShardingOf(zero, shards / parts)};
   }
@@ -41,15 +41,15 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
           .sharding = config::ShardingOf(zero, shards),
           .of_experts = of_experts,
           .types = types,
-          .travel = travel,
+          .reduction_type = reduction_type,
           .optimizer_states = config::CountOptimizerStates(config.optimizer),
           .budgets = budgets,
           .overlap = overlap,
           .publish_elements = zero.allgather_bucket_size,
           .micro_batches = config.batch.gradient_accumulation_steps,
           .tiers = PlanTiers(config, setting.on_gpu),
-          .updates_in_turns = reach != config::Reach::kModel,
-          .cuts_turns = reach == config::Reach::kElement,
+          .updates_by_sub_group = reach != config::Reach::kModel,
+          .splits_sub_groups = reach == config::Reach::kElement,
           .zenflow = zero.zenflow,
           .secondary_ranks = HasSecondaryShards(zero, shards) ? zero.hpz_partition_size : 0,
           .rounds_weights = zero.stage == 3 && zero.quantized_weights,

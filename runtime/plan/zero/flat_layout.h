@@ -50,7 +50,7 @@ class FlatLayout {
   std::int64_t shard_numel() const { return shard_numel_; }
   std::int64_t padded_numel() const { return padded_numel_; }
   FlatRange shard(int rank) const { return {rank * shard_numel_, shard_numel_}; }
-  FlatRange whole() const { return {0, padded_numel_}; }
+  FlatRange full_range() const { return {0, padded_numel_}; }
   // Returns the part of rank's shard within the range; if there is none, an empty range at the
   // shard's beginning.
   FlatRange shard_of(const FlatRange& range, int rank) const;

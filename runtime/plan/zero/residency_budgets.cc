@@ -9,7 +9,7 @@ namespace ds::zero {
 ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, const ElementSizes& sizes,
                                       bool overlap) {
   ResidencyBudgets budgets;
-  if (overlap) budgets.prefetch_bytes = budgets.reduce_bytes = ResidencyBudgets::kLargestPlace;
+  if (overlap) budgets.prefetch_bytes = budgets.reduce_bytes = ResidencyBudgets::kLargestNeed;
   const auto set = [](std::optional<std::int64_t> elements, std::int64_t size,
                       std::int64_t* bytes) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -6,8 +6,8 @@
 // Values written in a config apply, even if they equal DeepSpeed's defaults; those keep a small
 // model gathered from its first forward pass on. For absent keys the runtime has its own defaults.
 // Blocking calls: nothing is gathered ahead or kept for any max_live_bytes, and nothing stays
-// because it is small. Overlapped calls: one place is gathered ahead, and at most the gradients of
-// the largest place are reduced at once.
+// because it is small. Overlapped calls: one position is gathered ahead, and at most the gradients
+// of the largest position are reduced at once.
 
 #include <cstdint>
 

@@ -17,48 +17,48 @@ constexpr auto kNone = static_cast<std::size_t>(-1);
 // bytes. All moves together take time proportional to the number of visits, for any budget.
 class Lookahead {
  public:
-  // `needs`: by place, the units it needs. `stretch`: by place, a number that never falls; only
-  // places of the current stretch are considered. `bytes`: by unit. `needs` and `stretch` must
-  // outlive this object.
+  // `needs`: by position, the units it needs. `stretch`: by position, a number that never falls;
+  // only positions of the current stretch are considered. `bytes`: by unit. `needs` and `stretch`
+  // must outlive this object.
   Lookahead(const std::vector<std::vector<int>>& needs, const std::vector<int>& stretch,
             std::vector<std::int64_t> bytes);
 
-  // Moves to a later place. The units which that place needs are not counted. Appends to `changed`
-  // the units with a possibly changed Contains or need, in the order of their visits.
-  void MoveTo(std::size_t place, std::int64_t budget, std::vector<int>* changed);
+  // Moves to a later position. The units which that position needs are not counted. Appends to
+  // `changed` the units with a possibly changed Contains or need, in the order of their visits.
+  void MoveTo(std::size_t position, std::int64_t budget, std::vector<int>* changed);
 
   // From now on the unit uses none of the budget.
   void SetFree(int unit);
 
-  // True if the unit is needed soon enough. False for units that the current place needs.
+  // True if the unit is needed soon enough. False for units that the current position needs.
   bool Contains(int unit) const { return IsCounted(static_cast<std::size_t>(unit)); }
   std::int64_t bytes() const { return sum_; }  // of all contained units
 
  private:
   struct Visit {
-    std::size_t place = 0;
+    std::size_t position = 0;
     std::size_t unit = 0;
   };
 
   bool IsCounted(std::size_t unit) const { return visits_of_[unit] > 0 && !is_needed_[unit]; }
-  bool Grow(std::size_t place, std::int64_t budget);
+  bool Grow(std::size_t position, std::int64_t budget);
   void AddVisit(std::size_t unit, int count);
   void SetNeeded(std::size_t unit, bool needed);
 
   const std::vector<std::vector<int>>& needs_;
   const std::vector<int>& stretch_;
   std::vector<std::int64_t> bytes_;
-  std::vector<Visit> visits_;  // at all places
+  std::vector<Visit> visits_;  // at all positions
   std::size_t begin_ = 0;      // of the visits within the budget
   std::size_t end_ = 0;
   std::vector<int> visits_of_;   // by unit: its visits in [begin_, end_)
-  std::vector<bool> is_needed_;  // by unit: at the current place
+  std::vector<bool> is_needed_;  // by unit: at the current position
   std::vector<int> needed_;      // is_needed_ as a list
   std::int64_t sum_ = 0;
 };
 
-// PresencePlanner: computes, from place to place of a plan, the present units and the units with
-// shards fetched ahead of their gather.
+// PresencePlanner: computes, from position to position of a plan, the present units and the units
+// with shards fetched ahead of their gather.
 class PresencePlanner {
  public:
   using Changes = std::vector<UnitChange>;
@@ -66,58 +66,58 @@ class PresencePlanner {
   // `input` must outlive this object.
   explicit PresencePlanner(const ResidencyPlan::Input& input);
 
-  // Moves to the next place of the plan; appends the changes there.
-  void GoTo(std::size_t place, Changes* presence, Changes* fetched);
+  // Moves to the next position of the plan; appends the changes there.
+  void GoTo(std::size_t position, Changes* presence, Changes* fetched);
 
  private:
   // The state of one unit.
   struct State {
     bool present = false;
     bool fetched = false;
-    bool kept = false;                   // present for the sake of its next use
+    bool retained = false;               // present for the sake of its next use
     bool ahead = false;                  // gathered before it is needed
     bool persistent = false;             // stays once it is present
     std::size_t next_use = 0;            // in `uses`: the first one that the plan has not passed
-    std::vector<std::size_t> uses = {};  // places, including the expected ones after the plan
+    std::vector<std::size_t> uses = {};  // positions, including the expected ones after the plan
   };
 
   State& of(int unit) { return states_[static_cast<std::size_t>(unit)]; }
   std::int64_t BytesOf(const std::vector<int>& units) const;
-  void NoteNeeds(std::size_t place, const std::vector<int>& units);
+  void NoteNeeds(std::size_t position, const std::vector<int>& units);
   void ChoosePersistent();
   void SetPresent(int unit, bool present);
-  std::int64_t FindRoom(const std::vector<int>& needs) const;
-  bool IsUsedSoonBehind(std::size_t place, int unit);
-  void SetKept(int unit, bool kept);
-  void KeepForReuse(std::size_t place, std::int64_t room, std::vector<int>* changed);
+  std::int64_t FindCapacity(const std::vector<int>& needs) const;
+  bool IsUsedSoonAfter(std::size_t position, int unit);
+  void SetRetained(int unit, bool retained);
+  void KeepForReuse(std::size_t position, std::int64_t capacity, std::vector<int>* changed);
   std::int64_t FetchBudget(const std::vector<int>& changed);
-  void Visit(std::size_t place, Changes* presence, Changes* fetched);
-  void Rest(Changes* presence, Changes* fetched);
+  void Visit(std::size_t position, Changes* presence, Changes* fetched);
+  void ReleaseAll(Changes* presence, Changes* fetched);
 
   const ResidencyPlan::Input& input_;
-  const std::vector<std::vector<int>> needs_;  // by place
-  const std::vector<int> stretch_;             // by place: rests before it
-  std::vector<std::int64_t> bytes_before_{0};  // by place: needs of all earlier places
+  const std::vector<std::vector<int>> needs_;  // by position
+  const std::vector<int> stretch_;             // by position: idle positions before it
+  std::vector<std::int64_t> bytes_before_{0};  // by position: needs of all earlier positions
   std::vector<State> states_;
   std::vector<int> arrived_;  // initial units of the plan, until its first visit
   Lookahead gathered_;
   Lookahead fetched_;
-  std::set<std::pair<std::size_t, int>> kept_;  // (next use, unit)
-  std::int64_t kept_bytes_ = 0;
+  std::set<std::pair<std::size_t, int>> retained_;  // (next use, unit)
+  std::int64_t retained_bytes_ = 0;
   std::int64_t persistent_bytes_ = 0;  // of persistent units that are present
   std::int64_t ahead_bytes_ = 0;       // of the shards of units gathered ahead
 };
 
 std::vector<std::vector<int>> ListAllNeeds(const ResidencyPlan::Input& input) {
   std::vector<std::vector<int>> needs;
-  for (const Place& place : input.places) needs.push_back(input.ListNeeds(place));
+  for (const PassPosition& position : input.positions) needs.push_back(input.ListNeeds(position));
   return needs;
 }
 
-std::vector<int> CountRests(const std::vector<Place>& places) {
+std::vector<int> CountIdlePositions(const std::vector<PassPosition>& positions) {
   std::vector<int> before{0};
-  for (const Place& place : places) {
-    before.push_back(before.back() + (place.kind == Place::Kind::kRest ? 1 : 0));
+  for (const PassPosition& position : positions) {
+    before.push_back(before.back() + (position.kind == PassPosition::Kind::kBetweenPasses ? 1 : 0));
   }
   return before;
 }
@@ -132,7 +132,7 @@ std::vector<std::int64_t> ListBytes(const std::vector<PlannedUnit>& units,
 PresencePlanner::PresencePlanner(const ResidencyPlan::Input& input)
     : input_(input),
       needs_(ListAllNeeds(input)),
-      stretch_(CountRests(input.places)),
+      stretch_(CountIdlePositions(input.positions)),
       states_(input.units.size()),
       arrived_(input.present),
       gathered_(needs_, stretch_, ListBytes(input.units, &PlannedUnit::bytes)),
@@ -141,7 +141,8 @@ PresencePlanner::PresencePlanner(const ResidencyPlan::Input& input)
   for (const int unit : input.present) SetPresent(unit, true);
   for (const int unit : input.fetched) of(unit).fetched = true;
   arrived_.insert(arrived_.end(), input.fetched.begin(), input.fetched.end());
-  for (std::size_t place = 0; place < needs_.size(); ++place) NoteNeeds(place, needs_[place]);
+  for (std::size_t position = 0; position < needs_.size(); ++position)
+    NoteNeeds(position, needs_[position]);
   for (std::size_t i = 0; i < input.expected.size(); ++i) {
     NoteNeeds(needs_.size() + i, input.ListNeeds(input.expected[i]));
   }
@@ -176,7 +177,7 @@ void PresencePlanner::SetPresent(int unit, bool present) {
   gathered_.SetFree(unit);
 }
 
-std::int64_t PresencePlanner::FindRoom(const std::vector<int>& needs) const {
+std::int64_t PresencePlanner::FindCapacity(const std::vector<int>& needs) const {
   std::int64_t live = persistent_bytes_;
   for (const int unit : needs) {
     const State& state = states_[static_cast<std::size_t>(unit)];
@@ -185,9 +186,9 @@ std::int64_t PresencePlanner::FindRoom(const std::vector<int>& needs) const {
   return std::max<std::int64_t>(0, input_.budgets.max_live_bytes - live);
 }
 
-void PresencePlanner::NoteNeeds(std::size_t place, const std::vector<int>& units) {
+void PresencePlanner::NoteNeeds(std::size_t position, const std::vector<int>& units) {
   bytes_before_.push_back(bytes_before_.back() + BytesOf(units));
-  for (const int unit : units) of(unit).uses.push_back(place);
+  for (const int unit : units) of(unit).uses.push_back(position);
 }
 
 std::int64_t PresencePlanner::BytesOf(const std::vector<int>& units) const {
@@ -196,62 +197,62 @@ std::int64_t PresencePlanner::BytesOf(const std::vector<int>& units) const {
   return bytes;
 }
 
-void PresencePlanner::GoTo(std::size_t place, Changes* presence, Changes* fetched) {
-  const Place& next = input_.places[place];
-  if (next.kind == Place::Kind::kRest) Rest(presence, fetched);
-  if (next.is_visit()) Visit(place, presence, fetched);
+void PresencePlanner::GoTo(std::size_t position, Changes* presence, Changes* fetched) {
+  const PassPosition& next = input_.positions[position];
+  if (next.kind == PassPosition::Kind::kBetweenPasses) ReleaseAll(presence, fetched);
+  if (next.is_visit()) Visit(position, presence, fetched);
 }
 
-// True if the places between this one and the unit's next use need less than the budget, without a
-// rest.
-bool PresencePlanner::IsUsedSoonBehind(std::size_t place, int unit) {
+// True if the positions between this one and the unit's next use need less than the budget, without
+// a rest.
+bool PresencePlanner::IsUsedSoonAfter(std::size_t position, int unit) {
   State& state = of(unit);
-  while (state.next_use < state.uses.size() && state.uses[state.next_use] < place) {
+  while (state.next_use < state.uses.size() && state.uses[state.next_use] < position) {
     ++state.next_use;
   }
   if (state.next_use == state.uses.size()) return false;
   const std::size_t use = state.uses[state.next_use];
   const int stretch = use < needs_.size() ? stretch_[use] : stretch_.back();
-  return stretch == stretch_[place] &&
-         bytes_before_[use] - bytes_before_[place] < input_.budgets.reuse_bytes;
+  return stretch == stretch_[position] &&
+         bytes_before_[use] - bytes_before_[position] < input_.budgets.reuse_bytes;
 }
 
-void PresencePlanner::SetKept(int unit, bool kept) {
+void PresencePlanner::SetRetained(int unit, bool retained) {
   State& state = of(unit);
-  if (state.kept == kept) return;
-  state.kept = kept;
+  if (state.retained == retained) return;
+  state.retained = retained;
   const std::pair entry(state.uses[state.next_use], unit);
-  if (kept) {
-    kept_.insert(entry);
+  if (retained) {
+    retained_.insert(entry);
   } else {
-    kept_.erase(entry);
+    retained_.erase(entry);
   }
-  kept_bytes_ += (kept ? 1 : -1) * BytesOf({unit});
+  retained_bytes_ += (retained ? 1 : -1) * BytesOf({unit});
 }
 
-// Keeps units that would be released but are used again soon, as far as `room` allows; the soonest
-// first.
-void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
+// Keeps units that would be released but are used again soon, as far as `capacity` allows; the
+// soonest first.
+void PresencePlanner::KeepForReuse(std::size_t position, std::int64_t capacity,
                                    std::vector<int>* changed) {
-  const std::vector<int>& needs = needs_[place];
+  const std::vector<int>& needs = needs_[position];
   for (const int unit : *changed) {
     const bool wanted =
         gathered_.Contains(unit) || std::binary_search(needs.begin(), needs.end(), unit);
     if (wanted) {
-      SetKept(unit, false);
-    } else if (of(unit).present && !of(unit).persistent && IsUsedSoonBehind(place, unit)) {
-      SetKept(unit, true);
+      SetRetained(unit, false);
+    } else if (of(unit).present && !of(unit).persistent && IsUsedSoonAfter(position, unit)) {
+      SetRetained(unit, true);
     }
   }
-  while (kept_bytes_ > room) {
-    const int last = kept_.rbegin()->second;
-    SetKept(last, false);
+  while (retained_bytes_ > capacity) {
+    const int last = retained_.rbegin()->second;
+    SetRetained(last, false);
     changed->push_back(last);
   }
 }
 
 // Units gathered ahead are already fetched. The budget applies to the units after them: their
-// copies have the time of one place before the gather needs them.
+// copies have the time of one position before the gather needs them.
 std::int64_t PresencePlanner::FetchBudget(const std::vector<int>& changed) {
   for (const int unit : changed) {
     const bool ahead = gathered_.Contains(unit);
@@ -264,34 +265,34 @@ std::int64_t PresencePlanner::FetchBudget(const std::vector<int>& changed) {
   return budget > kMost - ahead_bytes_ || budget <= 0 ? budget : budget + ahead_bytes_;
 }
 
-void PresencePlanner::Visit(std::size_t place, Changes* presence, Changes* fetched) {
+void PresencePlanner::Visit(std::size_t position, Changes* presence, Changes* fetched) {
   const ResidencyBudgets& budgets = input_.budgets;
   std::vector<int> changed = std::exchange(arrived_, {});
-  const std::int64_t room = FindRoom(needs_[place]);
-  gathered_.MoveTo(place, std::min(budgets.prefetch_bytes, room), &changed);
+  const std::int64_t capacity = FindCapacity(needs_[position]);
+  gathered_.MoveTo(position, std::min(budgets.prefetch_bytes, capacity), &changed);
   const std::int64_t fetch_budget = FetchBudget(changed);
-  KeepForReuse(place, room - gathered_.bytes(), &changed);
-  const std::vector<int>& needs = needs_[place];
+  KeepForReuse(position, capacity - gathered_.bytes(), &changed);
+  const std::vector<int>& needs = needs_[position];
   for (const int unit : changed) {
-    const bool stays = gathered_.Contains(unit) || of(unit).kept ||
+    const bool stays = gathered_.Contains(unit) || of(unit).retained ||
                        (of(unit).persistent && of(unit).present) ||
                        std::binary_search(needs.begin(), needs.end(), unit);
     if (stays == of(unit).present) continue;
     presence->push_back({unit, stays});
     SetPresent(unit, stays);
   }
-  fetched_.MoveTo(place, fetch_budget, &changed);
+  fetched_.MoveTo(position, fetch_budget, &changed);
   for (const int unit : changed) {
-    const bool away = input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
-    const bool comes = away && fetched_.Contains(unit) && !of(unit).present;
+    const bool is_offloaded = input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
+    const bool comes = is_offloaded && fetched_.Contains(unit) && !of(unit).present;
     if (comes != of(unit).fetched) fetched->push_back({unit, comes});
     of(unit).fetched = comes;
   }
 }
 
-void PresencePlanner::Rest(Changes* presence, Changes* fetched) {
+void PresencePlanner::ReleaseAll(Changes* presence, Changes* fetched) {
   for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
-    SetKept(unit, false);
+    SetRetained(unit, false);
     if (of(unit).fetched) fetched->push_back({unit, false});
     of(unit).fetched = false;
     if (!of(unit).present || of(unit).persistent) continue;
@@ -308,8 +309,9 @@ Lookahead::Lookahead(const std::vector<std::vector<int>>& needs, const std::vect
       bytes_(std::move(bytes)),
       visits_of_(bytes_.size(), 0),
       is_needed_(bytes_.size(), false) {
-  for (std::size_t place = 0; place < needs.size(); ++place) {
-    for (const int unit : needs[place]) visits_.push_back({place, static_cast<std::size_t>(unit)});
+  for (std::size_t position = 0; position < needs.size(); ++position) {
+    for (const int unit : needs[position])
+      visits_.push_back({position, static_cast<std::size_t>(unit)});
   }
 }
 
@@ -330,10 +332,10 @@ void Lookahead::SetNeeded(std::size_t unit, bool needed) {
   if (IsCounted(unit)) sum_ += bytes_[unit];
 }
 
-bool Lookahead::Grow(std::size_t place, std::int64_t budget) {
+bool Lookahead::Grow(std::size_t position, std::int64_t budget) {
   if (end_ == visits_.size() || budget <= 0) return false;
   const Visit& next = visits_[end_];
-  if (stretch_[next.place] != stretch_[place]) return false;
+  if (stretch_[next.position] != stretch_[position]) return false;
   const bool adds = visits_of_[next.unit] == 0 && !is_needed_[next.unit];
   if (adds && sum_ + bytes_[next.unit] > budget) return false;
   AddVisit(next.unit, 1);
@@ -341,16 +343,16 @@ bool Lookahead::Grow(std::size_t place, std::int64_t budget) {
   return true;
 }
 
-void Lookahead::MoveTo(std::size_t place, std::int64_t budget, std::vector<int>* changed) {
+void Lookahead::MoveTo(std::size_t position, std::int64_t budget, std::vector<int>* changed) {
   changed->insert(changed->end(), needed_.begin(), needed_.end());
   for (const int unit : needed_) SetNeeded(static_cast<std::size_t>(unit), false);
-  for (; begin_ < visits_.size() && visits_[begin_].place <= place; ++begin_) {
+  for (; begin_ < visits_.size() && visits_[begin_].position <= position; ++begin_) {
     if (begin_ >= end_) continue;
     AddVisit(visits_[begin_].unit, -1);
     changed->push_back(static_cast<int>(visits_[begin_].unit));
   }
   end_ = std::max(begin_, end_);
-  needed_ = needs_[place];
+  needed_ = needs_[position];
   for (const int unit : needed_) SetNeeded(static_cast<std::size_t>(unit), true);
   changed->insert(changed->end(), needed_.begin(), needed_.end());
   while (end_ > begin_ && (sum_ > budget || budget <= 0)) {
@@ -358,7 +360,7 @@ void Lookahead::MoveTo(std::size_t place, std::int64_t budget, std::vector<int>*
     AddVisit(visits_[end_].unit, -1);
     changed->push_back(static_cast<int>(visits_[end_].unit));
   }
-  while (Grow(place, budget)) changed->push_back(static_cast<int>(visits_[end_ - 1].unit));
+  while (Grow(position, budget)) changed->push_back(static_cast<int>(visits_[end_ - 1].unit));
 }
 
 // Appends numbers to a hash.
@@ -373,12 +375,12 @@ class Hasher {
     Add(numbers.size());
     for (const Number number : numbers) Add(number);
   }
-  void AddPlaces(const std::vector<Place>& places) {
-    Add(places.size());
-    for (const Place& place : places) {
-      Add(place.kind);
-      Add(place.micro_batch);
-      Add(place.unit);
+  void AddPositions(const std::vector<PassPosition>& positions) {
+    Add(positions.size());
+    for (const PassPosition& position : positions) {
+      Add(position.kind);
+      Add(position.micro_batch);
+      Add(position.unit);
     }
   }
   std::uint64_t hash() const { return hash_; }
@@ -387,13 +389,13 @@ class Hasher {
   std::uint64_t hash_ = 0;
 };
 
-// Returns the net changes between two places.
+// Returns the net changes between two positions.
 std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& changes, int from,
                               int to) {
   if (to == from + 1) return changes.at(static_cast<std::size_t>(to));
   std::vector<UnitChange> sum;
-  for (int place = from + 1; place <= to; ++place) {
-    for (const UnitChange& change : changes.at(static_cast<std::size_t>(place))) {
+  for (int position = from + 1; position <= to; ++position) {
+    for (const UnitChange& change : changes.at(static_cast<std::size_t>(position))) {
       const auto before = std::find_if(sum.begin(), sum.end(), [&](const UnitChange& earlier) {
         return earlier.unit == change.unit;
       });
@@ -416,19 +418,19 @@ ResidencyPlan::ResidencyPlan(Input input) : input_(std::move(input)) {
   hash_ = ComputeHash();
 }
 
-std::vector<int> ResidencyPlan::Input::ListNeeds(const Place& place) const {
-  if (!place.is_visit()) return {};
-  const PlannedUnit& unit = units.at(static_cast<std::size_t>(place.unit));
-  if (place.kind == Place::Kind::kBackward && !unit.backward_reads) return {};
+std::vector<int> ResidencyPlan::Input::ListNeeds(const PassPosition& position) const {
+  if (!position.is_visit()) return {};
+  const PlannedUnit& unit = units.at(static_cast<std::size_t>(position.unit));
+  if (position.kind == PassPosition::Kind::kBackward && !unit.backward_reads) return {};
   std::vector<int> needs = unit.also_reads;
-  needs.push_back(place.unit);
+  needs.push_back(position.unit);
   std::sort(needs.begin(), needs.end());
   return needs;
 }
 
 void ResidencyPlan::ResolveBudgets() {
   const auto resolve = [&](std::int64_t PlannedUnit::*bytes, std::int64_t* budget) {
-    if (*budget != ResidencyBudgets::kLargestPlace) return;
+    if (*budget != ResidencyBudgets::kLargestNeed) return;
     *budget = 0;
     for (const PlannedUnit& unit : input_.units) {
       std::int64_t needed = unit.*bytes;
@@ -444,37 +446,37 @@ void ResidencyPlan::ResolveBudgets() {
 }
 
 void ResidencyPlan::PlanPresence() {
-  presence_.resize(input_.places.size());
-  fetched_.resize(input_.places.size());
+  presence_.resize(input_.positions.size());
+  fetched_.resize(input_.positions.size());
   if (!input_.sharding.parameters) return;
   PresencePlanner planner(input_);
-  for (std::size_t i = 0; i < input_.places.size(); ++i) {
+  for (std::size_t i = 0; i < input_.positions.size(); ++i) {
     planner.GoTo(i, &presence_[i], &fetched_[i]);
   }
 }
 
-// Appends the actions for a gradient that ends before the place, after those in flight.
-void ResidencyPlan::AppendEnd(int unit, std::size_t place, std::vector<int>* under_way) {
+// Appends the actions for a gradient that ends before the position, after those in flight.
+void ResidencyPlan::AppendEnd(int unit, std::size_t position, std::vector<int>* in_flight) {
   using Kind = Action::Kind;
-  std::vector<Action>& actions = gradients_[place];
+  std::vector<Action>& actions = gradients_[position];
   const bool reduce =
-      (input_.sharding.gradients || input_.reduce_whole_gradients) && !input_.hold_gradients;
+      (input_.sharding.gradients || input_.reduce_full_gradients) && !input_.hold_gradients;
   if (!reduce || !input_.overlap) {
-    actions.push_back({reduce ? Kind::kReduce : Kind::kKeepWhole, unit});
+    actions.push_back({reduce ? Kind::kReduce : Kind::kKeepFull, unit});
     return;
   }
   const auto bytes_of = [&](int other) {
     return input_.units[static_cast<std::size_t>(other)].reduced_bytes;
   };
   std::int64_t bytes = bytes_of(unit);
-  for (const int other : *under_way) bytes += bytes_of(other);
-  while (!under_way->empty() && bytes > input_.budgets.reduce_bytes) {
-    bytes -= bytes_of(under_way->front());
-    actions.push_back({Kind::kAwaitGradients, under_way->front()});
-    under_way->erase(under_way->begin());
+  for (const int other : *in_flight) bytes += bytes_of(other);
+  while (!in_flight->empty() && bytes > input_.budgets.reduce_bytes) {
+    bytes -= bytes_of(in_flight->front());
+    actions.push_back({Kind::kAwaitGradients, in_flight->front()});
+    in_flight->erase(in_flight->begin());
   }
   actions.push_back({Kind::kReduce, unit});
-  under_way->push_back(unit);
+  in_flight->push_back(unit);
 }
 
 // Returns the units with gradients that end in the pass: its own units in descending order, then
@@ -496,44 +498,44 @@ std::vector<int> ResidencyPlan::ListEnding() const {
   return ending;
 }
 
-// Appends to each of the places (begin, end] the units with gradients that end before it, if
-// [begin, end) are the backward places of one micro-batch.
+// Appends to each of the positions (begin, end] the units with gradients that end before it, if
+// [begin, end) are the backward positions of one micro-batch.
 void ResidencyPlan::AppendEnds(std::size_t begin, std::size_t end,
                                std::vector<std::vector<int>>* ends) const {
-  std::vector<std::size_t> last(input_.units.size(), kNone);  // by unit: place that adds to it
+  std::vector<std::size_t> last(input_.units.size(), kNone);  // by unit: position that adds to it
   for (std::size_t i = begin; i < end; ++i) {
-    const auto unit = static_cast<std::size_t>(input_.places[i].unit);
+    const auto unit = static_cast<std::size_t>(input_.positions[i].unit);
     last[unit] = i;
     for (const int other : input_.units[unit].also_reads) last[static_cast<std::size_t>(other)] = i;
   }
   const int first = input_.pass ? input_.pass->first : 0;
   for (const int unit : ListEnding()) {
-    const std::size_t place = last[static_cast<std::size_t>(unit)];
-    const bool contributes = place != kNone;
+    const std::size_t position = last[static_cast<std::size_t>(unit)];
+    const bool contributes = position != kNone;
     const auto& ended = input_.ended;
     if (!contributes && std::find(ended.begin(), ended.end(), unit) != ended.end()) continue;
-    const std::size_t next = contributes && unit >= first ? place + 1 : end;
+    const std::size_t next = contributes && unit >= first ? position + 1 : end;
     if (next < ends->size()) (*ends)[next].push_back(unit);
   }
 }
 
 void ResidencyPlan::PlanGradients() {
-  gradients_.resize(input_.places.size());
+  gradients_.resize(input_.positions.size());
   if (input_.gradients_come_later) return;
-  std::vector<int> under_way = input_.reducing;  // in order of their begin
-  std::vector<std::vector<int>> ends(input_.places.size());
-  std::size_t known = 0;  // places before it have their ends
-  for (std::size_t i = 0; i < input_.places.size(); ++i) {
-    const bool ends_micro_batch = input_.places[i].kind == Place::Kind::kEndOfMicroBatch;
-    if (i >= known && (input_.places[i].is_backward() || ends_micro_batch)) {
+  std::vector<int> in_flight = input_.reducing;  // in order of their begin
+  std::vector<std::vector<int>> ends(input_.positions.size());
+  std::size_t known = 0;  // positions before it have their ends
+  for (std::size_t i = 0; i < input_.positions.size(); ++i) {
+    const bool ends_micro_batch = input_.positions[i].kind == PassPosition::Kind::kEndOfMicroBatch;
+    if (i >= known && (input_.positions[i].is_backward() || ends_micro_batch)) {
       std::size_t end = i;
-      while (end < input_.places.size() && input_.places[end].is_backward()) ++end;
+      while (end < input_.positions.size() && input_.positions[end].is_backward()) ++end;
       AppendEnds(i, end, &ends);
       known = end + 1;
     }
-    for (const int unit : ends[i]) AppendEnd(unit, i, &under_way);
+    for (const int unit : ends[i]) AppendEnd(unit, i, &in_flight);
     if (!ends_micro_batch) continue;
-    for (const int unit : std::exchange(under_way, {})) {
+    for (const int unit : std::exchange(in_flight, {})) {
       gradients_[i].push_back({Action::Kind::kAwaitGradients, unit});
     }
   }
@@ -556,17 +558,17 @@ void ResidencyPlan::AppendMoves(int from, int to, std::vector<Action>* actions) 
     if (is_gathered) {
       there.push_back(change.unit);
     } else {
-      actions->push_back({Kind::kStow, change.unit});
+      actions->push_back({Kind::kOffload, change.unit});
     }
   }
   for (const UnitChange& change : presence) {
     if (!change.begins) continue;
-    const bool away = input_.units[static_cast<std::size_t>(change.unit)].fetched_bytes > 0;
-    if (away && std::find(there.begin(), there.end(), change.unit) == there.end()) {
+    const bool is_offloaded = input_.units[static_cast<std::size_t>(change.unit)].fetched_bytes > 0;
+    if (is_offloaded && std::find(there.begin(), there.end(), change.unit) == there.end()) {
       actions->push_back({Kind::kFetch, change.unit});
     }
     actions->push_back({Kind::kGather, change.unit});
-    if (away) actions->push_back({Kind::kStow, change.unit});
+    if (is_offloaded) actions->push_back({Kind::kOffload, change.unit});
   }
   for (const UnitChange& change : fetched) {
     if (change.begins) actions->push_back({Kind::kFetch, change.unit});
@@ -577,8 +579,8 @@ std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
   using Kind = Action::Kind;
   std::vector<Action> actions;
   const auto append = [&](auto begin, auto end) { actions.insert(actions.end(), begin, end); };
-  for (int place = from + 1; place < to; ++place) {
-    const std::vector<Action>& gradients = gradients_.at(static_cast<std::size_t>(place));
+  for (int position = from + 1; position < to; ++position) {
+    const std::vector<Action>& gradients = gradients_.at(static_cast<std::size_t>(position));
     append(gradients.begin(), gradients.end());
   }
   const std::vector<Action>& last = gradients_.at(static_cast<std::size_t>(to));
@@ -588,9 +590,10 @@ std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
   append(last.begin(), first_begun);
   AppendMoves(from, to, &actions);
   append(first_begun, last.end());
-  const Place& place = input_.places.at(static_cast<std::size_t>(to));
+  const PassPosition& position = input_.positions.at(static_cast<std::size_t>(to));
   if (!input_.overlap) return actions;
-  for (const int unit : input_.ListNeeds(place)) actions.push_back({Kind::kAwaitParameters, unit});
+  for (const int unit : input_.ListNeeds(position))
+    actions.push_back({Kind::kAwaitParameters, unit});
   return actions;
 }
 
@@ -608,7 +611,7 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   const config::Sharding& sharding = input_.sharding;
   for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,
                             input_.overlap, input_.keeps_parameters, input_.hold_gradients,
-                            input_.reduce_whole_gradients, input_.gradients_come_later}) {
+                            input_.reduce_full_gradients, input_.gradients_come_later}) {
     hasher.Add(is_set);
   }
   hasher.Add(input_.budgets.prefetch_bytes);
@@ -623,10 +626,10 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   hasher.AddAll(input_.fetched);
   hasher.AddAll(input_.ended);
   hasher.AddAll(input_.reducing);
-  for (const std::vector<Place>* places : {&input_.places, &input_.expected}) {
-    hasher.AddPlaces(*places);
+  for (const std::vector<PassPosition>* positions : {&input_.positions, &input_.expected}) {
+    hasher.AddPositions(*positions);
   }
-  for (std::size_t i = 0; i < input_.places.size(); ++i) {
+  for (std::size_t i = 0; i < input_.positions.size(); ++i) {
     for (const std::vector<UnitChange>* changes : {&presence_[i], &fetched_[i]}) {
       hasher.Add(changes->size());
       for (const UnitChange& change : *changes) {

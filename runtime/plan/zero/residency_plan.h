@@ -1,19 +1,19 @@
 #pragma once
 
-// ResidencyPlan: lists the units of a model to gather, release and reduce at each place of its
+// ResidencyPlan: lists the units of a model to gather, release and reduce at each position of its
 // forward and backward passes. It is a function of numbers that all ranks of a group share. Pure.
 //
-// A place is a step of a pass. At a unit's place, the unit and the units it also reads are present,
-// unless it is a backward that reads no parameters. After these, in the order of the coming
-// places, as many units are gathered ahead as the budgets allow. A present unit stays if it is used
-// again soon enough; a small unit stays until it is released from outside the plan. All other units
-// are released: without budgets, all but the unit itself.
+// A position is a step of a pass. At a unit's position, the unit and the units it also reads are
+// present, unless it is a backward that reads no parameters. After these, in the order of the
+// coming positions, as many units are gathered ahead as the budgets allow. A present unit stays if
+// it is used again soon enough; a small unit stays until it is released from outside the plan. All
+// other units are released: without budgets, all but the unit itself.
 //
 // A unit with shards on a tier other than the device has them fetched before its gather, as far
 // ahead as fetch_bytes reaches past the units gathered ahead. They are offloaded again after the
 // gather.
 //
-// If calls overlap with computation, a gather or reduction begins at one place and is awaited at
+// If calls overlap with computation, a gather or reduction begins at one position and is awaited at
 // another. Parameters are awaited where they are needed. Gradients are awaited when too many are in
 // flight, and at the end of their micro-batch. Gathers begin before reductions: they are needed
 // sooner.
@@ -21,9 +21,9 @@
 // In a window (step_windows.h) gathered units stay until its end.
 //
 // A micro-batch is one forward pass and the backward of its graph. A unit's gradient of a
-// micro-batch ends exactly once, by reduction or kept unreduced for later: at the first place after
-// all backward places of units that read it, or at the end of the micro-batch if there are none. If
-// passes cover a range of the units, this holds for the micro-batch of that range.
+// micro-batch ends exactly once, by reduction or kept unreduced for later: at the first position
+// after all backward positions of units that read it, or at the end of the micro-batch if there are
+// none. If passes cover a range of the units, this holds for the micro-batch of that range.
 //
 // Places may be in any order, and a unit may have several in a pass: layers that share parameters,
 // or modules of a user. A pass that turns out to take another path is planned again from there; the
@@ -44,33 +44,33 @@ struct UnitRange {
 };
 
 // A rank's position in the passes through a model's units.
-struct Place {
+struct PassPosition {
   enum class Kind {
     kForward,          // of the unit
     kBackward,         // of the unit; those of a micro-batch are contiguous
     kWeightGradient,   // weight gradients of the unit, if they follow the backward pass
     kEndOfMicroBatch,  // after its backward
-    kRest,             // outside passes: no unit has to be present, small ones may be
+    kBetweenPasses,    // outside passes: no unit has to be present, small ones may be
   };
 
-  Kind kind = Kind::kRest;
+  Kind kind = Kind::kBetweenPasses;
   std::int64_t micro_batch = 0;
   int unit = 0;
 
   bool is_visit() const { return kind == Kind::kForward || kind == Kind::kBackward; }
   bool is_backward() const { return kind == Kind::kBackward || kind == Kind::kWeightGradient; }
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const PassPosition&, const PassPosition&) = default;
 };
 
-// An action of a rank at a place.
+// An action of a rank at a position.
 struct Action {
   enum class Kind {
     kReduce,  // begins
-    kKeepWhole,
+    kKeepFull,
     kRelease,
-    kGather,  // begins
-    kFetch,   // fetches this rank's shards from another tier
-    kStow,    // offloads them to that tier
+    kGather,   // begins
+    kFetch,    // fetches this rank's shards from another tier
+    kOffload,  // offloads them to that tier
     // If calls overlap with computation, these wait for a call in flight.
     kAwaitParameters,
     kAwaitGradients,
@@ -98,12 +98,12 @@ struct PlannedUnit {
 };
 
 struct ResidencyBudgets {
-  // A budget equal to the largest need of any single place.
-  static constexpr std::int64_t kLargestPlace = -1;
+  // A budget equal to the largest need of any single position.
+  static constexpr std::int64_t kLargestNeed = -1;
 
-  std::int64_t prefetch_bytes = 0;  // gathered ahead of the place that needs them
+  std::int64_t prefetch_bytes = 0;  // gathered ahead of the position that needs them
   std::int64_t max_live_bytes = std::numeric_limits<std::int64_t>::max();  // gathered at once
-  // A present unit stays if the places between and its next use need fewer bytes than this.
+  // A present unit stays if the positions between and its next use need fewer bytes than this.
   std::int64_t reuse_bytes = 0;
   std::int64_t fetch_bytes = 0;   // of shards fetched ahead of the gather
   std::int64_t reduce_bytes = 0;  // of gradients in flight; one unit alone may exceed it
@@ -131,30 +131,30 @@ class ResidencyPlan {
     bool keeps_parameters = false;  // gathered units stay: a window is open
     bool hold_gradients = false;    // sharded gradients also stay unreduced
     // No other micro-batch of the step follows: unsharded gradients are reduced, too.
-    bool reduce_whole_gradients = false;
+    bool reduce_full_gradients = false;
     bool gradients_come_later = false;  // no gradient ends in this backward pass
-    std::vector<Place> places;
-    std::vector<Place> expected = {};  // the places after these, for reuse only
-    std::vector<int> present = {};     // units present before the first place
-    std::vector<int> fetched = {};     // units with fetched shards that are not gathered
+    std::vector<PassPosition> positions;
+    std::vector<PassPosition> expected = {};  // the positions after these, for reuse only
+    std::vector<int> present = {};            // units present before the first position
+    std::vector<int> fetched = {};            // units with fetched shards that are not gathered
     // If the plan begins within a backward pass: the units with gradients of this micro-batch that
     // have ended, and the units with a reduction in flight, in the order of their begin.
     std::vector<int> ended = {};
     std::vector<int> reducing = {};
-    // The units that the places pass through. Their gradients, and the gradients of units they also
-    // read, end in a backward pass. nullopt: all units.
+    // The units that the positions pass through. Their gradients, and the gradients of units they
+    // also read, end in a backward pass. nullopt: all units.
     std::optional<UnitRange> pass = {};
-    // Lists the units with parameters that are read at the place, in ascending order.
-    std::vector<int> ListNeeds(const Place& place) const;
+    // Lists the units with parameters that are read at the position, in ascending order.
+    std::vector<int> ListNeeds(const PassPosition& position) const;
   };
 
-  explicit ResidencyPlan(Input input);  // requires places of existing units
+  explicit ResidencyPlan(Input input);  // requires positions of existing units
 
-  const std::vector<Place>& places() const { return input_.places; }
+  const std::vector<PassPosition>& positions() const { return input_.positions; }
 
-  // Lists, in order, the actions of a rank that moves from place `from` (-1: none yet) to place
-  // `to`. A backward pass may skip places if its loss does not depend on a unit's output: the
-  // gradients of skipped units still end, and nothing is gathered for them.
+  // Lists, in order, the actions of a rank that moves from position `from` (-1: none yet) to
+  // position `to`. A backward pass may skip positions if its loss does not depend on a unit's
+  // output: the gradients of skipped units still end, and nothing is gathered for them.
   std::vector<Action> ListActions(int from, int to) const;
 
   // Hashes the input and all actions: equal plans have equal hashes.
@@ -166,14 +166,14 @@ class ResidencyPlan {
   std::vector<int> ListEnding() const;
   void AppendEnds(std::size_t begin, std::size_t end, std::vector<std::vector<int>>* ends) const;
   void PlanGradients();
-  void AppendEnd(int unit, std::size_t place, std::vector<int>* under_way);
+  void AppendEnd(int unit, std::size_t position, std::vector<int>* in_flight);
   std::uint64_t ComputeHash() const;
   void AppendMoves(int from, int to, std::vector<Action>* actions) const;
 
   Input input_;
-  // Indexed by place.
+  // Indexed by position.
   std::vector<std::vector<UnitChange>> presence_, fetched_;
-  std::vector<std::vector<Action>> gradients_;  // for gradients that end before the place
+  std::vector<std::vector<Action>> gradients_;  // for gradients that end before the position
   std::uint64_t hash_ = 0;
 };
 

@@ -35,15 +35,15 @@ class StepSimulation {
   UnitRange UnitsOf(const Pass& pass) const {
     return pass.units.value_or(UnitRange{0, static_cast<int>(input_.units.size())});
   }
-  std::vector<Place> ListBackward(const Pass& pass) const;
+  std::vector<PassPosition> ListBackward(const Pass& pass) const;
   struct PassEnd {
-    std::vector<Place> expected = {};
+    std::vector<PassPosition> expected = {};
     std::optional<UnitRange> units = {};
     bool is_last = false, later = false;  // later: weight gradients are delayed
     bool held = false;                    // sharded gradients stay unreduced
   };
-  ResidencyPlan MakePlan(std::vector<Place> places, PassEnd end) const;
-  void Execute(const ResidencyPlan& plan, int place);
+  ResidencyPlan MakePlan(std::vector<PassPosition> positions, PassEnd end) const;
+  void Execute(const ResidencyPlan& plan, int position);
   void Execute(const Action& action);
   void Gather(int unit);
   void Reduce(int unit);
@@ -99,8 +99,8 @@ class StepSimulation {
   RankBooks books_;
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
   std::vector<int> present_, fetched_;
-  std::int64_t kept_ = 0;         // activations of finished passes, needed by later passes
-  std::int64_t returning_ = 0;    // of kept_: the gradient being sent to the previous stage
+  std::int64_t saved_ = 0;        // activations of finished passes, needed by later passes
+  std::int64_t returning_ = 0;    // of saved_: the gradient being sent to the previous stage
   std::int64_t micro_batch_ = 0;  // of the current pass
   std::map<std::int64_t, StepTraffic> traffic_;  // by micro-batch
   StepMemory result_;
@@ -153,11 +153,12 @@ void StepSimulation::RunPasses() {
 }
 
 void StepSimulation::RunStep() {
-  kept_ = returning_ = 0;
+  saved_ = returning_ = 0;
   traffic_.clear();
-  keeps_parameters_ = input_.windows.parameters.whole_step;
+  keeps_parameters_ = input_.windows.parameters.full_step;
   input_.passes.empty() ? RunMicroBatches() : RunPasses();
-  if (std::exchange(keeps_parameters_, false)) Execute(MakePlan({{Place::Kind::kRest}}, {}), 0);
+  if (std::exchange(keeps_parameters_, false))
+    Execute(MakePlan({{PassPosition::Kind::kBetweenPasses}}, {}), 0);
   StepTraffic sum = AddUpTraffic();
   traffic_.clear();
   EndStep();
@@ -179,16 +180,16 @@ StepTraffic StepSimulation::AddUpTraffic() const {
 // micro-batch.
 bool StepSimulation::IsHeld(const Pass& pass) const {
   const bool is_last = !pass.units && pass.micro_batch == last_micro_batch_;
-  return input_.windows.gradients.whole_step && !is_last;
+  return input_.windows.gradients.full_step && !is_last;
 }
 
-std::vector<Place> StepSimulation::ListBackward(const Pass& pass) const {
+std::vector<PassPosition> StepSimulation::ListBackward(const Pass& pass) const {
   const UnitRange units = UnitsOf(pass);
-  std::vector<Place> places;
+  std::vector<PassPosition> positions;
   for (int unit = units.end - 1; unit >= std::max(units.first, first_trained_); --unit) {
-    places.push_back({Place::Kind::kBackward, pass.micro_batch, unit});
+    positions.push_back({PassPosition::Kind::kBackward, pass.micro_batch, unit});
   }
-  return places;
+  return positions;
 }
 
 // Counts the bytes sent to and received from neighbouring stages. No gradient goes to or past units
@@ -199,93 +200,94 @@ void StepSimulation::BeginPass(const Pass& pass) {
   if (input_.passes.empty() || pass.kind == Pass::Kind::kWeightGradient) return;
   const UnitRange units = UnitsOf(pass);
   const bool forward = pass.kind == Pass::Kind::kForward;
-  const bool behind = forward || first_trained_ < units.end;
+  const bool after = forward || first_trained_ < units.end;
   const bool before = forward || input_.input_needs_gradient || units.first > 0;
   const int parts = forward ? input_.activation_parts : input_.gradient_parts;
-  if (pass.sends && behind) here->between_stages += input_.sent_bytes / parts;
+  if (pass.sends && after) here->between_stages += input_.sent_bytes / parts;
   if (pass.returns && before) here->between_stages += input_.returned_bytes / parts;
 }
 
 void StepSimulation::Forward(const Pass& pass) {
   BeginPass(pass);
   const UnitRange units = UnitsOf(pass);
-  std::vector<Place> places;
+  std::vector<PassPosition> positions;
   for (int unit = units.first; unit < units.end; ++unit) {
-    places.push_back({Place::Kind::kForward, pass.micro_batch, unit});
+    positions.push_back({PassPosition::Kind::kForward, pass.micro_batch, unit});
   }
   const bool keeps = input_.budgets.reuse_bytes > 0;
-  const ResidencyPlan plan =
-      MakePlan(std::move(places),
-               {.expected = keeps ? ListBackward(pass) : std::vector<Place>(), .units = units});
-  if (pass.begins) kept_ += input_.batch_bytes;
+  const ResidencyPlan plan = MakePlan(
+      std::move(positions),
+      {.expected = keeps ? ListBackward(pass) : std::vector<PassPosition>(), .units = units});
+  if (pass.begins) saved_ += input_.batch_bytes;
   for (int unit = units.first; unit < units.end; ++unit) {
     Execute(plan, unit - units.first);
     const BlockActivations& made = ActivationsOf(unit);
-    Note(NameOf("forward", BlockOf(unit)), kept_ + made.forward);
-    kept_ += made.kept;
+    Note(NameOf("forward", BlockOf(unit)), saved_ + made.forward);
+    saved_ += made.saved;
   }
-  if (pass.sends) kept_ += input_.sent_bytes;
+  if (pass.sends) saved_ += input_.sent_bytes;
 }
 
 void StepSimulation::Backward(const Pass& pass, bool is_last) {
   BeginPass(pass);
-  std::vector<Place> places = ListBackward(pass);
-  places.push_back({Place::Kind::kEndOfMicroBatch, pass.micro_batch});
+  std::vector<PassPosition> positions = ListBackward(pass);
+  positions.push_back({PassPosition::Kind::kEndOfMicroBatch, pass.micro_batch});
   const bool later = pass.kind == Pass::Kind::kInputGradient;
-  const ResidencyPlan plan = MakePlan(
-      places, {.units = UnitsOf(pass), .is_last = is_last, .later = later, .held = IsHeld(pass)});
+  const ResidencyPlan plan =
+      MakePlan(positions,
+               {.units = UnitsOf(pass), .is_last = is_last, .later = later, .held = IsHeld(pass)});
   updates_ = is_last && input_.tiers.updates_in_backward;
   const std::int64_t sent = pass.sends ? input_.sent_bytes : 0;
-  if (pass.was_handed) kept_ -= input_.handed_bytes;
-  for (int i = 0; i + 1 < static_cast<int>(places.size()); ++i) {
+  if (pass.was_handed) saved_ -= input_.handed_bytes;
+  for (int i = 0; i + 1 < static_cast<int>(positions.size()); ++i) {
     Execute(plan, i);
-    const int unit = places[static_cast<std::size_t>(i)].unit;
+    const int unit = positions[static_cast<std::size_t>(i)].unit;
     const BlockActivations& made = ActivationsOf(unit);
     if (!later) AcquireGradientsOfAll(unit);
-    kept_ -= made.kept;
+    saved_ -= made.saved;
     Note(NameOf("backward", BlockOf(unit)),
-         kept_ + (later ? std::max(made.backward, made.delaying) : made.backward));
+         saved_ + (later ? std::max(made.backward, made.delaying) : made.backward));
     // The gradients sent back to other ranks' experts exist before this rank's expert gradients.
     if (!later) AcquireGradients(unit, /*of_experts=*/true);
-    Note(NameOf("backward", BlockOf(unit)), kept_ + made.kept);
-    if (i == 0) kept_ += sent;  // its gradient; the last block has its own already
-    if (later) kept_ += made.delayed;
+    Note(NameOf("backward", BlockOf(unit)), saved_ + made.saved);
+    if (i == 0) saved_ += sent;  // its gradient; the last block has its own already
+    if (later) saved_ += made.delayed;
   }
-  Execute(plan, static_cast<int>(places.size()) - 1);
-  ForEachBucket([](SimulatedBucket& bucket) { bucket.EndUpdateBeside(); });
+  Execute(plan, static_cast<int>(positions.size()) - 1);
+  ForEachBucket([](SimulatedBucket& bucket) { bucket.FinishOverlappedUpdate(); });
   updates_ = false;
-  Execute(MakePlan({{Place::Kind::kRest}}, {}), 0);
-  kept_ -= (pass.begins ? input_.batch_bytes : 0) + 2 * sent;
-  if (pass.hands_back) kept_ += input_.handed_bytes;
+  Execute(MakePlan({{PassPosition::Kind::kBetweenPasses}}, {}), 0);
+  saved_ -= (pass.begins ? input_.batch_bytes : 0) + 2 * sent;
+  if (pass.hands_back) saved_ += input_.handed_bytes;
   if (!pass.returns) return;
-  kept_ += input_.returned_bytes - std::exchange(returning_, input_.returned_bytes);
+  saved_ += input_.returned_bytes - std::exchange(returning_, input_.returned_bytes);
 }
 
 void StepSimulation::BringWeightGradients(const Pass& pass) {
   BeginPass(pass);
   const UnitRange units = UnitsOf(pass);
-  std::vector<Place> places;
+  std::vector<PassPosition> positions;
   for (int unit = units.end - 1; unit >= units.first; --unit) {
-    places.push_back({Place::Kind::kWeightGradient, pass.micro_batch, unit});
+    positions.push_back({PassPosition::Kind::kWeightGradient, pass.micro_batch, unit});
   }
-  places.push_back({Place::Kind::kEndOfMicroBatch, pass.micro_batch});
-  const ResidencyPlan plan = MakePlan(places, {.units = units, .held = IsHeld(pass)});
-  for (int i = 0; i + 1 < static_cast<int>(places.size()); ++i) {
+  positions.push_back({PassPosition::Kind::kEndOfMicroBatch, pass.micro_batch});
+  const ResidencyPlan plan = MakePlan(positions, {.units = units, .held = IsHeld(pass)});
+  for (int i = 0; i + 1 < static_cast<int>(positions.size()); ++i) {
     Execute(plan, i);
-    const int unit = places[static_cast<std::size_t>(i)].unit;
+    const int unit = positions[static_cast<std::size_t>(i)].unit;
     AcquireGradientsOfAll(unit);
     AcquireGradients(unit, /*of_experts=*/true);
-    Note(NameOf("weights'", BlockOf(unit)), kept_);
-    kept_ -= ActivationsOf(unit).delayed;
+    Note(NameOf("weights'", BlockOf(unit)), saved_);
+    saved_ -= ActivationsOf(unit).delayed;
   }
-  Execute(plan, static_cast<int>(places.size()) - 1);
+  Execute(plan, static_cast<int>(positions.size()) - 1);
 }
 
 StepSimulation::StepSimulation(const StepMemoryInput& input) : input_(input) {
   DS_CHECK(input.activations.size() == input.units.size());
   const MeasuredModel model = MeasureBuckets(input);
   books_.held = model.here;
-  result_.away = model.away;
+  result_.offload = model.offload;
   for (std::size_t i = 0; i < input.units.size(); ++i) AddUnit(input.units[i], model.units[i]);
   const auto trains = [](const PlannedUnit& unit) { return unit.trained; };
   if (input.input_needs_gradient) return;
@@ -319,27 +321,27 @@ void StepSimulation::AddUnit(const UnitShape& shape, const std::vector<BucketSiz
   }
 }
 
-ResidencyPlan StepSimulation::MakePlan(std::vector<Place> places, PassEnd end) const {
+ResidencyPlan StepSimulation::MakePlan(std::vector<PassPosition> positions, PassEnd end) const {
   const bool is_part =
       end.units && (end.units->first > 0 || end.units->end < static_cast<int>(input_.units.size()));
-  return ResidencyPlan({.units = planned_,
-                        .sharding = input_.sharding,
-                        .budgets = input_.budgets,
-                        .overlap = input_.overlap,
-                        .keeps_parameters = keeps_parameters_,
-                        .hold_gradients = end.held,
-                        .reduce_whole_gradients =
-                            end.is_last && (input_.overlap || input_.tiers.updates_in_backward),
-                        .gradients_come_later = end.later,
-                        .places = std::move(places),
-                        .expected = std::move(end.expected),
-                        .present = present_,
-                        .fetched = fetched_,
-                        .pass = is_part ? end.units : std::nullopt});
+  return ResidencyPlan(
+      {.units = planned_,
+       .sharding = input_.sharding,
+       .budgets = input_.budgets,
+       .overlap = input_.overlap,
+       .keeps_parameters = keeps_parameters_,
+       .hold_gradients = end.held,
+       .reduce_full_gradients = end.is_last && (input_.overlap || input_.tiers.updates_in_backward),
+       .gradients_come_later = end.later,
+       .positions = std::move(positions),
+       .expected = std::move(end.expected),
+       .present = present_,
+       .fetched = fetched_,
+       .pass = is_part ? end.units : std::nullopt});
 }
 
-void StepSimulation::Execute(const ResidencyPlan& plan, int place) {
-  for (const Action& action : plan.ListActions(place - 1, place)) Execute(action);
+void StepSimulation::Execute(const ResidencyPlan& plan, int position) {
+  for (const Action& action : plan.ListActions(position - 1, position)) Execute(action);
 }
 
 void StepSimulation::Execute(const Action& action) {
@@ -360,10 +362,10 @@ void StepSimulation::Execute(const Action& action) {
     case Action::Kind::kFetch:
       fetched_.push_back(action.unit);
       return ForEach(unit, &SimulatedBucket::Fetch);
-    case Action::Kind::kStow:
+    case Action::Kind::kOffload:
       std::erase(fetched_, action.unit);
-      return ForEach(unit, &SimulatedBucket::Stow);
-    case Action::Kind::kKeepWhole:
+      return ForEach(unit, &SimulatedBucket::Offload);
+    case Action::Kind::kKeepFull:
       for (SimulatedBucket& bucket : unit) {  // units without a gradient contribute zeros
         if (bucket.sharding().gradients) bucket.AcquireGradients();
       }
@@ -376,7 +378,7 @@ void StepSimulation::Gather(int unit) {
     if (!bucket.sharding().parameters) continue;
     traffic()->all_gather += bucket.gathered_bytes();
     bucket.BeginGather();
-    if (bucket.bytes().gather_buffers > 0) Note("the gather of parameters", kept_);
+    if (bucket.bytes().gather_buffers > 0) Note("the gather of parameters", saved_);
     if (!input_.overlap) bucket.EndGather();
   }
   present_.push_back(unit);
@@ -396,7 +398,7 @@ void StepSimulation::Reduce(int unit) {
 void StepSimulation::Reduce(SimulatedBucket* bucket, bool awaits) {
   bucket->CountReduction(traffic());
   bucket->BeginReduction();
-  Note("the reduction of gradients", kept_, bucket->travelling_copy());
+  Note("the reduction of gradients", saved_, bucket->travelling_copy());
   if (awaits) EndReduction(bucket);
 }
 
@@ -416,10 +418,10 @@ void StepSimulation::AcquireGradients(int unit, bool of_experts) {
 
 void StepSimulation::UpdateEarly(SimulatedBucket* bucket) {
   ForEachBucket([unit = bucket->unit()](SimulatedBucket& each) {
-    if (each.unit() != unit) each.EndUpdateBeside();
+    if (each.unit() != unit) each.FinishOverlappedUpdate();
   });
   bucket->BeginUpdate();
-  Note("the update", kept_);
+  Note("the update", saved_);
   bucket->EndEarlyUpdate();
 }
 
@@ -430,9 +432,9 @@ StepSimulation::State StepSimulation::Capture() {
 }
 
 void StepSimulation::EndStep() {
-  kept_ = input_.batch_bytes;
+  saved_ = input_.batch_bytes;
   ForEachBucket([&](SimulatedBucket& bucket) {
-    if (!bucket.has_whole_gradients() || !bucket.sharding().optimizer) return;
+    if (!bucket.has_full_gradients() || !bucket.sharding().optimizer) return;
     Reduce(&bucket, /*awaits=*/true);
   });
   CountEnd();
@@ -452,13 +454,13 @@ void StepSimulation::CountEnd() {
 }
 
 void StepSimulation::Update() {
-  if (input_.tiers.updates_in_backward && !input_.tiers.takes_back) return;
+  if (input_.tiers.updates_in_backward && !input_.tiers.rolls_back) return;
   ForEachBucket([&](SimulatedBucket& bucket) {
     bucket.BeginUpdate();
-    Note("the update", kept_);
-    if (input_.updates_in_turns) bucket.EndUpdate();
+    Note("the update", saved_);
+    if (input_.updates_by_sub_group) bucket.EndUpdate();
   });
-  if (!input_.updates_in_turns) ForEachBucket([](SimulatedBucket& each) { each.EndUpdate(); });
+  if (!input_.updates_by_sub_group) ForEachBucket([](SimulatedBucket& each) { each.EndUpdate(); });
 }
 
 HeldMemory StepSimulation::now(std::int64_t activations, std::int64_t copies) const {

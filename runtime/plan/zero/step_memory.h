@@ -1,8 +1,8 @@
 #pragma once
 
 // PlanStepMemory: computes the peak memory of a rank in a step, and its memory between steps. It
-// walks the places of the step with the rank's own plan (ResidencyPlan), and does with sizes what
-// Residency, BufferPool and FlatGradients do with memory. Pure.
+// walks the positions of the step with the rank's own plan (ResidencyPlan), and does with sizes
+// what Residency, BufferPool and FlatGradients do with memory. Pure.
 //
 // The caller provides the activations of a micro-batch (BlockActivations), which depend on the
 // model. Not counted: temporaries of 1-bit optimizers, gradients kept by users' hooks.
@@ -46,9 +46,9 @@ struct UnitShape {
 
 // Bytes that one block needs for a micro-batch, without those kept by earlier blocks.
 struct BlockActivations {
-  std::int64_t kept = 0;      // by the forward pass, for the backward pass
-  std::int64_t forward = 0;   // peak of the forward pass, including `kept`
-  std::int64_t backward = 0;  // peak of the backward pass, including `kept`
+  std::int64_t saved = 0;     // by the forward pass, for the backward pass
+  std::int64_t forward = 0;   // peak of the forward pass, including `saved`
+  std::int64_t backward = 0;  // peak of the backward pass, including `saved`
   // With delayed weight gradients: bytes kept from the backward pass for them, and the peak at its
   // end.
   std::int64_t delayed = 0;
@@ -75,7 +75,7 @@ struct Pass {
 };
 
 // The number of ranks that share a state, and how they shard it.
-struct StateCut {
+struct StateSharding {
   int shard_ranks = 1;
   config::Sharding sharding;
 };
@@ -88,10 +88,10 @@ struct StepMemoryInput {
   int shard_ranks = 1;                        // that share flat buffers
   int gradient_ranks = 1;                     // that sum their gradients
   config::Sharding sharding;
-  std::optional<StateCut> of_experts = {};  // if ranks hold different experts
+  std::optional<StateSharding> of_experts = {};  // if ranks hold different experts
   config::StateTypes types;
-  config::DataType travel = config::DataType::kFp32;  // of gradients between ranks
-  int optimizer_states = 2;                           // per element; one less under Muon
+  config::DataType reduction_type = config::DataType::kFp32;  // of gradients between ranks
+  int optimizer_states = 2;                                   // per element; one less under Muon
   ResidencyBudgets budgets;
   bool overlap = false;
   std::optional<std::int64_t> publish_elements = {};  // full parameters at once; nullopt: all
@@ -111,8 +111,9 @@ struct StepMemoryInput {
   // The number of ranks that hold the same activations or gradients and send one part each.
   int activation_parts = 1, gradient_parts = 1;
   Tiers tiers;
-  bool updates_in_turns = true;  // the optimizer, by sub-groups; else it needs all state at once
-  bool cuts_turns = true;        // at Tiers::most_elements; else a sub-group is a full bucket
+  bool updates_by_sub_group =
+      true;                       // the optimizer, by sub-groups; else it needs all state at once
+  bool splits_sub_groups = true;  // at Tiers::most_elements; else a sub-group is a full bucket
   std::optional<config::ZenFlowConfig> zenflow = {};
   int secondary_ranks = 0;         // ZeRO++ hpZ: ranks that share all secondary shards; 0: none
   bool rounds_weights = false;     // quantizes trained weights for gathers
@@ -120,8 +121,8 @@ struct StepMemoryInput {
   bool rounds_gradients = false;   // quantizes gradients for reductions
   bool keeps_lost_values = false;  // LoCo: keeps quantization errors
 
-  StateCut CutOf(const BucketShape& bucket) const {
-    return bucket.of_experts && of_experts ? *of_experts : StateCut{shard_ranks, sharding};
+  StateSharding FindStateSharding(const BucketShape& bucket) const {
+    return bucket.of_experts && of_experts ? *of_experts : StateSharding{shard_ranks, sharding};
   }
 };
 
@@ -163,12 +164,12 @@ struct HeldMemory {
 };
 
 // Peak bytes stored outside the tier where the rank computes.
-struct AwayMemory {
+struct OffloadedMemory {
   std::int64_t host = 0;  // of a rank on a GPU
   std::int64_t files = 0;
   std::int64_t file_buffers = 0;  // in host memory, for file reads and writes
 
-  friend bool operator==(const AwayMemory&, const AwayMemory&) = default;
+  friend bool operator==(const OffloadedMemory&, const OffloadedMemory&) = default;
 };
 
 struct StepMemory {
@@ -177,7 +178,7 @@ struct StepMemory {
   std::int64_t first_step_peak = 0;  // with an empty buffer pool
   HeldMemory between_steps;
   std::int64_t peak_activations = 0;  // the maximum at any moment
-  AwayMemory away;
+  OffloadedMemory offload;
   StepTraffic traffic;
   StepWindows windows;
 };

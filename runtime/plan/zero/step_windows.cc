@@ -8,7 +8,7 @@ namespace ds::zero {
 namespace {
 
 constexpr std::int64_t kMostLive = 1'000'000'000, kMostUnreduced = 500'000'000;
-constexpr const char* kWhole = "ranks have all of them";
+constexpr const char* kUnsharded = "ranks have all of them";
 
 std::string Show(const char* key, std::int64_t elements) {
   return std::string(key) + " (" + std::to_string(elements) + ")";
@@ -20,7 +20,7 @@ std::string Compare(const std::string& key, std::int64_t needed, bool fits, cons
 
 // Returns the reason why there is nothing to decide, or "".
 std::string FindReasonForNone(bool sharded, const SteppedStage& stage) {
-  if (!sharded) return kWhole;
+  if (!sharded) return kUnsharded;
   if (stage.stages == 1) return "there are no stages";
   return stage.micro_batches == 1 ? "a step has one micro-batch" : "";
 }
@@ -34,7 +34,7 @@ StepWindow ChooseForParameters(const config::ZeroConfig& zero, const SteppedStag
                            /*fits=*/false, "parameters of two passes through the stage")};
   }
   const bool fits = stage.parameters <= live;
-  return {.whole_step = fits,
+  return {.full_step = fits,
           .why = Compare(Show("stage3_max_live_parameters", live), stage.parameters, fits,
                          "parameters of the stage")};
 }
@@ -42,7 +42,7 @@ StepWindow ChooseForParameters(const config::ZeroConfig& zero, const SteppedStag
 StepWindow ChooseForGradients(const config::ZeroConfig& zero, const SteppedStage& stage) {
   const std::int64_t unreduced = zero.reduce_bucket_size.value_or(kMostUnreduced);
   const bool fits = stage.trained <= unreduced;
-  return {.whole_step = fits,
+  return {.full_step = fits,
           .why = Compare(Show("reduce_bucket_size", unreduced), stage.trained, fits,
                          "gradients of the stage")};
 }
@@ -60,9 +60,9 @@ StepWindows ChooseStepWindows(const config::ZeroConfig& zero, const config::Shar
 
 std::string DescribeWindows(const StepWindows& windows) {
   const auto describe = [](const std::string& what, const char* moved, const StepWindow& window) {
-    if (window.why == kWhole) return "ranks have all " + what;
+    if (window.why == kUnsharded) return "ranks have all " + what;
     return what + " are " + moved +
-           (window.whole_step ? " once a step: " : " for each micro-batch: ") + window.why;
+           (window.full_step ? " once a step: " : " for each micro-batch: ") + window.why;
   };
   const auto& [parameters, gradients] = windows;
   if (parameters.why == gradients.why) {

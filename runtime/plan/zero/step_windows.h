@@ -16,8 +16,8 @@
 namespace ds::zero {
 
 struct StepWindow {
-  bool whole_step = false;  // else one micro-batch
-  std::string why;          // the end of a sentence: "stage3_max_live_parameters (9) is below ..."
+  bool full_step = false;  // else one micro-batch
+  std::string why;         // the end of a sentence: "stage3_max_live_parameters (9) is below ..."
 };
 
 struct StepWindows {

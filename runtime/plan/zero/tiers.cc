@@ -33,9 +33,9 @@ std::int64_t ChooseMostElements(const config::ZeroConfig& zero) {
   return std::max(zero.sub_group_size / kPageElements * kPageElements, kPageElements);
 }
 
-Rest RestOn(OffloadDevice device, bool on_gpu) {
-  if (device == OffloadDevice::kNvme) return Rest::kFile;
-  return device == OffloadDevice::kCpu && on_gpu ? Rest::kHost : Rest::kHere;
+StorageTier StorageTierOn(OffloadDevice device, bool on_gpu) {
+  if (device == OffloadDevice::kNvme) return StorageTier::kFile;
+  return device == OffloadDevice::kCpu && on_gpu ? StorageTier::kHost : StorageTier::kHere;
 }
 
 // True if the update of a step can depend on all its gradients.
@@ -49,8 +49,8 @@ bool ClipsOrSkips(const config::DsConfig& config) {
 Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
   const config::ZeroConfig& zero = config.zero_optimization;
   const config::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
-  Tiers tiers{.parameters = RestOn(zero.offload_param.device, on_gpu),
-              .optimizer = RestOn(optimizer.device, on_gpu),
+  Tiers tiers{.parameters = StorageTierOn(zero.offload_param.device, on_gpu),
+              .optimizer = StorageTierOn(optimizer.device, on_gpu),
               .smallest_bytes = config.aio.block_size,
               .copies_from_files = on_gpu,
               .waiting_bytes = Product(std::max<std::int64_t>(1, optimizer.buffer_count),
@@ -59,21 +59,22 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
               .reads_ahead = optimizer.pipeline_read,
               .writes_behind = optimizer.pipeline_write,
               .updates_in_backward = optimizer.super_offload,
-              .takes_back = optimizer.super_offload && ClipsOrSkips(config),
-              .updates_beside = optimizer.super_offload && optimizer.update_cores && !on_gpu};
-  if (tiers.optimizer == Rest::kFile) {
-    tiers.gradients = Rest::kFile;
+              .rolls_back = optimizer.super_offload && ClipsOrSkips(config),
+              .overlaps_update = optimizer.super_offload && optimizer.update_cores && !on_gpu};
+  if (tiers.optimizer == StorageTier::kFile) {
+    tiers.gradients = StorageTier::kFile;
     tiers.most_elements = ChooseMostElements(zero);
   }
-  if (on_gpu) tiers.kept_parameters = Rest::kHost;
-  if (tiers.parameters == Rest::kFile) {
-    tiers.kept_parameter_bytes =
+  if (on_gpu) tiers.resident_parameters = StorageTier::kHost;
+  if (tiers.parameters == StorageTier::kFile) {
+    tiers.resident_parameter_bytes =
         Product(zero.offload_param.max_in_cpu, Width(config::ChooseStateTypes(config).parameter));
   }
   // Partial copies between a device and its host cost no more than full ones. Only three sub-groups
   // are on the device at a time: one arrives, one is updated, one leaves.
-  const bool updates_from_host = tiers.optimizer == Rest::kHost || tiers.parameters == Rest::kHost;
-  if (updates_from_host && tiers.optimizer != Rest::kFile) {
+  const bool updates_from_host =
+      tiers.optimizer == StorageTier::kHost || tiers.parameters == StorageTier::kHost;
+  if (updates_from_host && tiers.optimizer != StorageTier::kFile) {
     tiers.most_elements = ChooseMostElements(zero);
     tiers.reads_ahead = true;
   }
@@ -84,15 +85,16 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
   return tiers;
 }
 
-std::vector<bool> ListKept(const std::vector<std::int64_t>& shard_numels, double optimizer_share) {
+std::vector<bool> ChooseResident(const std::vector<std::int64_t>& shard_numels,
+                                 double optimizer_share) {
   const auto all = std::accumulate(shard_numels.begin(), shard_numels.end(), std::int64_t{0});
   auto left = static_cast<std::int64_t>((1.0 - optimizer_share) * static_cast<double>(all));
-  std::vector<bool> kept;
+  std::vector<bool> resident;
   for (const std::int64_t numel : shard_numels) {
-    kept.push_back(numel <= left);
-    if (kept.back()) left -= numel;
+    resident.push_back(numel <= left);
+    if (resident.back()) left -= numel;
   }
-  return kept;
+  return resident;
 }
 
 std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size) {
@@ -101,7 +103,7 @@ std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t eleme
   if (offload.device == OffloadDevice::kNone) return 0;
   if (offload.buffer_count == defaults.buffer_count &&
       offload.buffer_size == defaults.buffer_size) {
-    return ResidencyBudgets::kLargestPlace;
+    return ResidencyBudgets::kLargestNeed;
   }
   // One buffer belongs to the block that is gathered.
   return Product(std::max<std::int64_t>(0, offload.buffer_count - 1),

@@ -20,8 +20,9 @@ ZenFlowStep PlanZenFlowStep(const config::ZenFlowConfig& config, std::int64_t up
   };
   ZenFlowStep step{.has_important = update > warm_up};
   step.selects = step.has_important && (update == warm_up + 1 || ends_interval(update - 1));
-  step.updates_rest = update <= warm_up || ends_interval(update) ||
-                      (config.update_interval && (update - warm_up) % *config.update_interval == 0);
+  step.updates_unselected =
+      update <= warm_up || ends_interval(update) ||
+      (config.update_interval && (update - warm_up) % *config.update_interval == 0);
   return step;
 }
 
@@ -46,9 +47,9 @@ bool ZenFlowBalance::Add(const std::vector<ZenFlowSums>& matrices,
   std::int64_t heavy = 0;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     sums_[i].important += matrices[i].important;
-    sums_[i].rest += matrices[i].rest;
+    sums_[i].unselected += matrices[i].unselected;
     const double important = sums_[i].important / static_cast<double>(steps_) / config.topk_ratio;
-    heavy += sums_[i].rest / (1.0 - config.topk_ratio) >= important ? 1 : 0;
+    heavy += sums_[i].unselected / (1.0 - config.topk_ratio) >= important ? 1 : 0;
   }
   return heavy >=
          static_cast<std::int64_t>(config.auto_ratio * static_cast<double>(matrices.size()));

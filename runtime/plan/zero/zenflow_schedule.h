@@ -21,7 +21,7 @@ struct ZenFlowStep {
   // Updates everything else by the mean gradient of the steps since the last such update, this step
   // included. With update_interval "auto", so does a step for which ZenFlowBalance::Add returns
   // true.
-  bool updates_rest = false;
+  bool updates_unselected = false;
 };
 
 // Returns the steps between selections; 0: select only once. Epochs of unknown length never end.
@@ -37,7 +37,7 @@ std::vector<std::int64_t> ChooseColumns(const std::vector<float>& sums, double r
 // Sums of |gradient| of one matrix in a step.
 struct ZenFlowSums {
   double important = 0.0;
-  double rest = 0.0;
+  double unselected = 0.0;
 };
 
 // update_interval "auto": the rest is due once its accumulated gradient, per column, reaches an

@@ -27,33 +27,33 @@ Value ElementAt(const ValueList& list, std::int64_t index) {
 
 }  // namespace
 
-const Value* Arguments::Find(std::size_t place, std::string_view name) const {
-  if (place < positional.size()) return &positional[place];
+const Value* Arguments::Find(std::size_t ordinal, std::string_view name) const {
+  if (ordinal < positional.size()) return &positional[ordinal];
   for (const auto& [each, value] : named) {
     if (each == name) return &value;
   }
   return nullptr;
 }
 
-StatusOr<std::string> Arguments::Text(std::size_t place, std::string_view name,
+StatusOr<std::string> Arguments::Text(std::size_t ordinal, std::string_view name,
                                       std::string otherwise) const {
-  const Value* found = Find(place, name);
+  const Value* found = Find(ordinal, name);
   if (found == nullptr) return otherwise;
   if (found->text() == nullptr) return TypeError("a text is needed", *found);
   return *found->text();
 }
 
-StatusOr<std::int64_t> Arguments::Whole(std::size_t place, std::string_view name,
-                                        std::int64_t otherwise) const {
-  const Value* found = Find(place, name);
+StatusOr<std::int64_t> Arguments::Integer(std::size_t ordinal, std::string_view name,
+                                          std::int64_t otherwise) const {
+  const Value* found = Find(ordinal, name);
   if (found == nullptr || found->is_none()) return otherwise;
   if (const bool* flag = found->As<bool>()) return std::int64_t{*flag};
   if (found->As<std::int64_t>() == nullptr) return TypeError("a whole number is needed", *found);
   return *found->As<std::int64_t>();
 }
 
-bool Arguments::Truth(std::size_t place, std::string_view name, bool otherwise) const {
-  const Value* found = Find(place, name);
+bool Arguments::Truth(std::size_t ordinal, std::string_view name, bool otherwise) const {
+  const Value* found = Find(ordinal, name);
   return found == nullptr ? otherwise : found->Truth();
 }
 
@@ -64,7 +64,7 @@ std::uint64_t Arguments::text_bytes() const {
   return bytes;
 }
 
-Arguments Arguments::Behind(std::size_t count) const {
+Arguments Arguments::After(std::size_t count) const {
   Arguments rest{budget, {}, named};
   for (std::size_t i = count; i < positional.size(); ++i) rest.positional.push_back(positional[i]);
   return rest;
@@ -198,12 +198,12 @@ Value ItemOf(const Value& value, const Value& key) {
   if (const ValueDict* dict = value.dict()) {
     if (const Value* found = dict->Find(key)) return *found;
   }
-  const auto* whole = key.As<std::int64_t>();
-  if (whole != nullptr && value.list() != nullptr) return ElementAt(*value.list(), *whole);
-  if (whole != nullptr && value.text() != nullptr) {
+  const auto* integer = key.As<std::int64_t>();
+  if (integer != nullptr && value.list() != nullptr) return ElementAt(*value.list(), *integer);
+  if (integer != nullptr && value.text() != nullptr) {
     ValueList characters;
     for (std::string& each : CharactersOf(*value.text())) characters.emplace_back(std::move(each));
-    return ElementAt(characters, *whole).WithOrigin(value.origin());
+    return ElementAt(characters, *integer).WithOrigin(value.origin());
   }
   if (key.text() == nullptr) return Missing(value, key.Repr());
   if (HasMethod(value, *key.text())) {

@@ -19,17 +19,18 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 
   // Returns the argument at this index or of this name; null when it is not given.
-  const Value* Find(std::size_t place, std::string_view name) const;
+  const Value* Find(std::size_t ordinal, std::string_view name) const;
   // Return the argument converted to a type, or `otherwise` when it is not given. An argument of
   // another type is an error.
-  StatusOr<std::string> Text(std::size_t place, std::string_view name, std::string otherwise) const;
-  StatusOr<std::int64_t> Whole(std::size_t place, std::string_view name,
-                               std::int64_t otherwise) const;
-  bool Truth(std::size_t place, std::string_view name, bool otherwise) const;
+  StatusOr<std::string> Text(std::size_t ordinal, std::string_view name,
+                             std::string otherwise) const;
+  StatusOr<std::int64_t> Integer(std::size_t ordinal, std::string_view name,
+                                 std::int64_t otherwise) const;
+  bool Truth(std::size_t ordinal, std::string_view name, bool otherwise) const;
   // Returns the total bytes of all text arguments.
   std::uint64_t text_bytes() const;
   // Returns the arguments after the first `count`.
-  Arguments Behind(std::size_t count) const;
+  Arguments After(std::size_t count) const;
 };
 
 // Returns the error that Python would raise, with the type of `value`.

@@ -35,7 +35,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
     return InvalidArgumentError("the chat template is not UTF-8: byte " + std::to_string(valid) +
                                 " begins no character");
   }
-  DS_ASSIGN_OR_RETURN(Block block, ParseTemplate(source));
+  DS_ASSIGN_OR_RETURN(StatementList block, ParseTemplate(source));
   return ChatTemplate(std::move(block));
 }
 

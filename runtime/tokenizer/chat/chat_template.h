@@ -51,8 +51,8 @@ class ChatTemplate {
                                 const ChatOptions& options = {}) const;
 
  private:
-  explicit ChatTemplate(Block block) : block_(std::move(block)) {}
-  Block block_;
+  explicit ChatTemplate(StatementList block) : block_(std::move(block)) {}
+  StatementList block_;
 };
 
 }  // namespace ds::tokenizer

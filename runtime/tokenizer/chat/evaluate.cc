@@ -17,11 +17,11 @@ constexpr std::uint64_t kNamesPerByte = 8;  // searched for the cost of one byte
 constexpr std::string_view kFunctions[] = {"raise_exception", "strftime_now", "namespace", "range",
                                            "dict"};
 
-bool AreWhole(const Value& a, const Value& b) {
+bool AreIntegers(const Value& a, const Value& b) {
   return a.As<double>() == nullptr && b.As<double>() == nullptr;
 }
 
-std::int64_t WholeOf(const Value& value) {
+std::int64_t IntegerOf(const Value& value) {
   if (const bool* flag = value.As<bool>()) return *flag ? 1 : 0;
   return *value.As<std::int64_t>();
 }
@@ -44,9 +44,9 @@ StatusOr<Value> ComputeNumbers(const std::string& name, const Value& left, const
     if (b == 0) return InvalidArgumentError("division by zero");
     return Value(a / b);
   }
-  if (AreWhole(left, right)) {
-    const std::int64_t x = WholeOf(left);
-    const std::int64_t y = WholeOf(right);
+  if (AreIntegers(left, right)) {
+    const std::int64_t x = IntegerOf(left);
+    const std::int64_t y = IntegerOf(right);
     std::int64_t result = 0;
     bool overflows = false;
     if (name == "//" || name == "%") return DivideWhole(x, y, name == "%");
@@ -90,7 +90,7 @@ StatusOr<Value> MakeRange(const Arguments& arguments) {
   const std::size_t count = arguments.positional.size();
   if (count == 0 || count > 3) return InvalidArgumentError("range takes one to three numbers");
   for (std::size_t i = 0; i < count; ++i) {
-    DS_ASSIGN_OR_RETURN(bounds[count == 1 ? 1 : i], arguments.Whole(i, "", 0));
+    DS_ASSIGN_OR_RETURN(bounds[count == 1 ? 1 : i], arguments.Integer(i, "", 0));
   }
   const auto [start, stop, step] = bounds;
   if (step == 0) return InvalidArgumentError("range needs a step that is not 0");
@@ -125,23 +125,23 @@ std::string FormatTime(const std::string& format, const std::tm& time) {
 }
 
 // Returns the indices that [start:stop:step] selects from `size` elements, as Python does.
-std::vector<std::size_t> SlicePlaces(std::int64_t size, const Value& start, const Value& stop,
-                                     std::int64_t step) {
+std::vector<std::size_t> SliceIndices(std::int64_t size, const Value& start, const Value& stop,
+                                      std::int64_t step) {
   const auto bound = [&](const Value& value, std::int64_t otherwise) {
-    const auto* whole = value.As<std::int64_t>();
-    if (whole == nullptr) return otherwise;
-    const std::int64_t index = *whole < 0 ? *whole + size : *whole;
+    const auto* integer = value.As<std::int64_t>();
+    if (integer == nullptr) return otherwise;
+    const std::int64_t index = *integer < 0 ? *integer + size : *integer;
     return step > 0 ? std::clamp<std::int64_t>(index, 0, size)
                     : std::clamp<std::int64_t>(index, -1, size - 1);
   };
   const std::int64_t first = bound(start, step > 0 ? 0 : size - 1);
   const std::int64_t end = bound(stop, step > 0 ? size : -1);
-  std::vector<std::size_t> places;
+  std::vector<std::size_t> indices;
   for (std::int64_t i = first; step > 0 ? i < end : i > end; i += step) {
-    places.push_back(static_cast<std::size_t>(i));
+    indices.push_back(static_cast<std::size_t>(i));
     if ((step > 0 && step > end - i) || (step < 0 && step < end - i)) break;
   }
-  return places;
+  return indices;
 }
 
 }  // namespace
@@ -259,29 +259,29 @@ StatusOr<Value> Renderer::EvaluateDict(const Expression& expression, const Scope
 }
 
 StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const ScopePtr& scope) {
-  DS_ASSIGN_OR_RETURN(const Value whole, EvaluateChild(expression, 0, scope));
+  DS_ASSIGN_OR_RETURN(const Value integer, EvaluateChild(expression, 0, scope));
   DS_ASSIGN_OR_RETURN(const Value start, EvaluateChild(expression, 1, scope));
   DS_ASSIGN_OR_RETURN(const Value stop, EvaluateChild(expression, 2, scope));
   DS_ASSIGN_OR_RETURN(const Value given_step, EvaluateChild(expression, 3, scope));
   const auto* step = given_step.As<std::int64_t>();
   if (step != nullptr && *step == 0) return InvalidArgumentError("a slice has the step 0");
-  if (whole.text() == nullptr && whole.list() == nullptr) {
-    return TypeError("only lists and texts have slices", whole);
+  if (integer.text() == nullptr && integer.list() == nullptr) {
+    return TypeError("only lists and texts have slices", integer);
   }
-  DS_RETURN_IF_ERROR(Spend(ElementsCost(whole)));
-  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(whole));
+  DS_RETURN_IF_ERROR(Spend(ElementsCost(integer)));
+  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(integer));
   ValueList list;
   std::string text;
-  for (const std::size_t place : SlicePlaces(static_cast<std::int64_t>(elements.size()), start,
-                                             stop, step == nullptr ? 1 : *step)) {
-    if (whole.text() != nullptr) {
-      text += *elements[place].text();
+  for (const std::size_t selected : SliceIndices(static_cast<std::int64_t>(elements.size()), start,
+                                                 stop, step == nullptr ? 1 : *step)) {
+    if (integer.text() != nullptr) {
+      text += *elements[selected].text();
     } else {
-      list.push_back(elements[place]);
+      list.push_back(elements[selected]);
     }
   }
-  if (whole.text() == nullptr) return Value(std::move(list));
-  return Value(std::move(text)).WithOrigin(whole.origin());
+  if (integer.text() == nullptr) return Value(std::move(list));
+  return Value(std::move(text)).WithOrigin(integer.origin());
 }
 
 StatusOr<Value> Renderer::EvaluateCondition(const Expression& expression, const ScopePtr& scope) {
@@ -361,8 +361,8 @@ StatusOr<Value> Renderer::EvaluateCall(const Expression& call, const ScopePtr& s
   if (callable->self == nullptr) return CallFunction(callable->name, arguments);
   if (callable->name == "loop.cycle") {
     if (arguments.positional.empty()) return InvalidArgumentError("cycle needs values");
-    const auto turn = static_cast<std::size_t>(*callable->self->As<std::int64_t>());
-    return arguments.positional[turn % arguments.positional.size()];
+    const auto iteration = static_cast<std::size_t>(*callable->self->As<std::int64_t>());
+    return arguments.positional[iteration % arguments.positional.size()];
   }
   return CallMethod(*callable->self, callable->name, arguments);
 }

@@ -16,7 +16,7 @@ StatusOr<Value> ToJsonFilter(const Value& value, const Arguments& arguments) {
   // transformers' own tojson: json.dumps with these arguments. Jinja's would escape HTML.
   if (value.is_undefined()) return TypeError("", value);
   JsonStyle style;
-  DS_ASSIGN_OR_RETURN(const std::int64_t indent, arguments.Whole(1, "indent", -1));
+  DS_ASSIGN_OR_RETURN(const std::int64_t indent, arguments.Integer(1, "indent", -1));
   if (indent > 64) return InvalidArgumentError("tojson cannot indent by " + std::to_string(indent));
   style.indent = static_cast<int>(indent);
   if (indent >= 0) style.item_separator = ",";
@@ -55,7 +55,7 @@ StatusOr<Value> Indent(const Value& value, const Arguments& arguments) {
   if (width != nullptr && width->text() != nullptr) {
     blanks = *width->text();
   } else {
-    DS_ASSIGN_OR_RETURN(const std::int64_t count, arguments.Whole(0, "width", 4));
+    DS_ASSIGN_OR_RETURN(const std::int64_t count, arguments.Integer(0, "width", 4));
     blanks.assign(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, 1024)), ' ');
   }
   const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) + 1;
@@ -84,7 +84,7 @@ StatusOr<Value> ToNumber(const std::string& name, const Value& value, const Argu
   if (name == "float") {
     return number ? Value(*number) : otherwise != nullptr ? *otherwise : Value(0.0);
   }
-  if (const auto* whole = value.As<std::int64_t>()) return Value(*whole);
+  if (const auto* integer = value.As<std::int64_t>()) return Value(*integer);
   const bool fits = number && std::fabs(*number) < 9e18;
   if (fits) return Value(static_cast<std::int64_t>(*number));
   return otherwise != nullptr ? *otherwise : Value(std::int64_t{0});
@@ -92,7 +92,7 @@ StatusOr<Value> ToNumber(const std::string& name, const Value& value, const Argu
 
 StatusOr<Value> Round(const Value& value, const Arguments& arguments) {
   if (!value.is_number()) return TypeError("a number is needed", value);
-  DS_ASSIGN_OR_RETURN(const std::int64_t digits, arguments.Whole(0, "precision", 0));
+  DS_ASSIGN_OR_RETURN(const std::int64_t digits, arguments.Integer(0, "precision", 0));
   DS_ASSIGN_OR_RETURN(const std::string method, arguments.Text(1, "method", "common"));
   const double scale = std::pow(10.0, static_cast<double>(digits));
   const double scaled = value.number() * scale;
@@ -102,11 +102,11 @@ StatusOr<Value> Round(const Value& value, const Arguments& arguments) {
 }
 
 StatusOr<Value> Absolute(const Value& value) {
-  if (const auto* whole = value.As<std::int64_t>()) {
-    if (*whole == std::numeric_limits<std::int64_t>::min()) {
+  if (const auto* integer = value.As<std::int64_t>()) {
+    if (*integer == std::numeric_limits<std::int64_t>::min()) {
       return InvalidArgumentError("a number is too large");
     }
-    return Value(*whole < 0 ? -*whole : *whole);
+    return Value(*integer < 0 ? -*integer : *integer);
   }
   if (!value.is_number()) return TypeError("a number is needed", value);
   return Value(std::fabs(value.number()));
@@ -140,34 +140,34 @@ std::string EscapeHtml(std::string_view text) {
 
 StatusOr<std::optional<Value>> ApplyTextFilter(const std::string& name, const Value& value,
                                                const Arguments& arguments) {
-  using Found = std::optional<Value>;
-  if (name == "upper") return Found(UpperText(value.Str()));
-  if (name == "lower") return Found(LowerText(value.Str()));
-  if (name == "title") return Found(TitleText(value.Str()));
-  if (name == "capitalize") return Found(CapitalizeText(value.Str()));
+  using FilterResult = std::optional<Value>;
+  if (name == "upper") return FilterResult(UpperText(value.Str()));
+  if (name == "lower") return FilterResult(LowerText(value.Str()));
+  if (name == "title") return FilterResult(TitleText(value.Str()));
+  if (name == "capitalize") return FilterResult(CapitalizeText(value.Str()));
   if (name == "string" || name == "safe")
-    return Found(name == "safe" && value.text() == nullptr ? value : Value(value.Str()));
-  if (name == "escape" || name == "e") return Found(EscapeHtml(value.Str()));
+    return FilterResult(name == "safe" && value.text() == nullptr ? value : Value(value.Str()));
+  if (name == "escape" || name == "e") return FilterResult(EscapeHtml(value.Str()));
   if (name == "trim") {
     DS_ASSIGN_OR_RETURN(const std::string characters, arguments.Text(0, "chars", ""));
     const std::string text = value.Str();
     DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), 1 + characters.size() / 8));
-    return Found(StripText(text, characters, true, true));
+    return FilterResult(StripText(text, characters, true, true));
   }
   if (name == "replace") {
     DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "old", ""));
     DS_ASSIGN_OR_RETURN(const std::string with, arguments.Text(1, "new", ""));
-    DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(2, "count", -1));
+    DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Integer(2, "count", -1));
     DS_ASSIGN_OR_RETURN(std::string made,
                         ReplaceText(value.Str(), what, with, most, arguments.budget));
-    return Found(std::move(made));
+    return FilterResult(std::move(made));
   }
   if (name == "wordcount") {
     DS_ASSIGN_OR_RETURN(const Value words,
                         CallMethod(Value(value.Str()), "split", {arguments.budget, {}, {}}));
-    return Found(static_cast<std::int64_t>(words.list()->size()));
+    return FilterResult(static_cast<std::int64_t>(words.list()->size()));
   }
-  return Found();
+  return FilterResult();
 }
 
 // These convert their value to text, at a cost of its full size.

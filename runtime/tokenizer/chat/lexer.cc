@@ -74,7 +74,7 @@ class Lexer {
     if (!is_tag) return OkStatus();
     Advance(sign == '-' || (sign == '+' && kind != '{') ? 3 : 2);
     if (kind == '#') return Comment();
-    if (kind == '%') return Block();
+    if (kind == '%') return StatementList();
     Push(LexemeKind::kVariableBegin);
     return Expression("}}", LexemeKind::kVariableEnd);
   }
@@ -112,7 +112,7 @@ class Lexer {
     return OkStatus();
   }
 
-  Status Block() {
+  Status StatementList() {
     SkipBlanks();
     if (Follows("raw") && !IsNameStart(Peek(3)) && !IsDigit(Peek(3))) return Raw();
     Push(LexemeKind::kBlockBegin);
@@ -206,10 +206,10 @@ class Lexer {
     }
     std::string digits(source_.substr(at_, size));
     digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
-    const auto whole = ParseNumber<std::int64_t>(digits);
+    const auto integer = ParseNumber<std::int64_t>(digits);
     const auto fraction = ParseNumber<double>(digits);
-    if (real ? !fraction : !whole) return Error("the number " + digits + " is too large");
-    Push(LexemeKind::kConstant, "", real ? Value(*fraction) : Value(*whole));
+    if (real ? !fraction : !integer) return Error("the number " + digits + " is too large");
+    Push(LexemeKind::kConstant, "", real ? Value(*fraction) : Value(*integer));
     Advance(size);
     return OkStatus();
   }

@@ -32,7 +32,7 @@ StatusOr<Value> MapElements(const ValueList& elements, const Arguments& argument
       continue;
     }
     DS_ASSIGN_OR_RETURN(const std::string filter, arguments.Text(0, "", ""));
-    DS_ASSIGN_OR_RETURN(Value value, ApplyFilter(filter, element, arguments.Behind(1)));
+    DS_ASSIGN_OR_RETURN(Value value, ApplyFilter(filter, element, arguments.After(1)));
     mapped.push_back(std::move(value));
   }
   return Value(std::move(mapped));
@@ -43,7 +43,7 @@ StatusOr<Value> SelectElements(const std::string& name, const ValueList& element
                                const Arguments& arguments) {
   const bool by_attribute = name.ends_with("attr");
   const bool keeps = name.starts_with("select");
-  const std::size_t place = by_attribute ? 1 : 0;
+  const std::size_t ordinal = by_attribute ? 1 : 0;
   ValueList kept;
   for (const Value& element : elements) {
     Value value = element;
@@ -52,9 +52,9 @@ StatusOr<Value> SelectElements(const std::string& name, const ValueList& element
       value = PathOf(element, attribute);
     }
     bool good = value.Truth();
-    if (arguments.positional.size() > place) {
-      DS_ASSIGN_OR_RETURN(const std::string test, arguments.Text(place, "", ""));
-      DS_ASSIGN_OR_RETURN(good, ApplyTest(test, value, arguments.Behind(place + 1)));
+    if (arguments.positional.size() > ordinal) {
+      DS_ASSIGN_OR_RETURN(const std::string test, arguments.Text(ordinal, "", ""));
+      DS_ASSIGN_OR_RETURN(good, ApplyTest(test, value, arguments.After(ordinal + 1)));
     }
     if (good == keeps) kept.push_back(element);
   }
@@ -132,22 +132,22 @@ StatusOr<Value> Extreme(const ValueList& elements, bool largest) {
 
 StatusOr<Value> Sum(const ValueList& elements, const Arguments& arguments) {
   const Value* attribute = arguments.Find(0, "attribute");
-  bool whole = true;
-  std::int64_t whole_total = 0;
+  bool are_integers = true;
+  std::int64_t integer_total = 0;
   double total = 0;
   for (const Value& element : elements) {
     const Value value = attribute == nullptr ? element : PathOf(element, attribute->Str());
     if (!value.is_number()) return TypeError("a sum needs numbers", value);
     total += value.number();
-    whole = whole && value.As<double>() == nullptr;
-    if (!whole) continue;
+    are_integers = are_integers && value.As<double>() == nullptr;
+    if (!are_integers) continue;
     const auto* number = value.As<std::int64_t>();
     const std::int64_t next = number == nullptr ? (value.Truth() ? 1 : 0) : *number;
-    if (__builtin_add_overflow(whole_total, next, &whole_total)) {
+    if (__builtin_add_overflow(integer_total, next, &integer_total)) {
       return InvalidArgumentError("a number is too large");
     }
   }
-  return whole ? Value(whole_total) : Value(total);
+  return are_integers ? Value(integer_total) : Value(total);
 }
 
 // Returns the items of a dict, or no items for an undefined value; dictsort sorts them by key.
@@ -166,7 +166,7 @@ StatusOr<Value> Items(const Value& value, bool sorted, const Arguments& argument
 }
 
 StatusOr<Value> Batch(const ValueList& elements, const Arguments& arguments) {
-  DS_ASSIGN_OR_RETURN(const std::int64_t size, arguments.Whole(0, "linecount", 0));
+  DS_ASSIGN_OR_RETURN(const std::int64_t size, arguments.Integer(0, "linecount", 0));
   if (size <= 0) return InvalidArgumentError("batch needs a size above 0");
   const Value* fill = arguments.Find(1, "fill_with");
   ValueList rows, row;

@@ -101,7 +101,7 @@ StatusOr<Value> SplitAtBlanks(std::string_view text, std::int64_t most, Budget* 
 }
 
 StatusOr<Value> Split(const std::string& text, const Arguments& arguments, bool from_right) {
-  DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(1, "maxsplit", -1));
+  DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Integer(1, "maxsplit", -1));
   const Value* given = arguments.Find(0, "sep");
   if (given == nullptr || given->is_none()) return SplitAtBlanks(text, most, arguments.budget);
   DS_ASSIGN_OR_RETURN(const std::string separator, arguments.Text(0, "sep", ""));
@@ -113,9 +113,9 @@ StatusOr<Value> Split(const std::string& text, const Arguments& arguments, bool 
   while (most < 0 || static_cast<std::int64_t>(parts.size()) < most) {
     const std::size_t at = from_right ? rest.rfind(separator) : FindInText(rest, separator);
     if (at == std::string_view::npos) break;
-    const std::string_view behind = rest.substr(at + separator.size());
-    DS_RETURN_IF_ERROR(parts.Add(from_right ? behind : rest.substr(0, at)));
-    rest = from_right ? rest.substr(0, at) : behind;
+    const std::string_view after = rest.substr(at + separator.size());
+    DS_RETURN_IF_ERROR(parts.Add(from_right ? after : rest.substr(0, at)));
+    rest = from_right ? rest.substr(0, at) : after;
   }
   DS_RETURN_IF_ERROR(parts.Add(rest));
   return parts.Take(from_right);
@@ -200,7 +200,7 @@ Value AllCharactersAre(std::string_view text, const std::string& name) {
 }
 
 StatusOr<Value> Pad(const std::string& text, const std::string& name, const Arguments& arguments) {
-  DS_ASSIGN_OR_RETURN(const std::int64_t width, arguments.Whole(0, "", 0));
+  DS_ASSIGN_OR_RETURN(const std::int64_t width, arguments.Integer(0, "", 0));
   DS_ASSIGN_OR_RETURN(const std::string fill, arguments.Text(1, "", name == "zfill" ? "0" : " "));
   const auto missing = std::max<std::int64_t>(
       0, std::max<std::int64_t>(width, 0) - static_cast<std::int64_t>(CountCharacters(text)));
@@ -249,7 +249,7 @@ StatusOr<Value> CallTextMethod(const std::string& text, const std::string& name,
   if (name == "replace") {
     DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "old", ""));
     DS_ASSIGN_OR_RETURN(const std::string with, arguments.Text(1, "new", ""));
-    DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(2, "count", -1));
+    DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Integer(2, "count", -1));
     DS_ASSIGN_OR_RETURN(std::string made, ReplaceText(text, what, with, most, arguments.budget));
     return Value(std::move(made));
   }

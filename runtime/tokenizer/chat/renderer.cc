@@ -69,13 +69,13 @@ Status Renderer::Spend(std::uint64_t bytes) {
   return budget_.Spend(bytes);
 }
 
-Status Renderer::Run(const Block& block, const std::shared_ptr<Scope>& scope) {
+Status Renderer::Run(const StatementList& block, const std::shared_ptr<Scope>& scope) {
   DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(block, scope));
   DS_RETURN_IF_ERROR(BeginTurn(kNoOrigin));
   return flow == Flow::kOn ? OkStatus() : InvalidArgumentError("break and continue need a loop");
 }
 
-StatusOr<Renderer::Flow> Renderer::RunBlock(const Block& block, const ScopePtr& scope) {
+StatusOr<Renderer::Flow> Renderer::RunBlock(const StatementList& block, const ScopePtr& scope) {
   if (++depth_ > budget_.depth()) {
     return ResourceExhaustedError("the template nests blocks and calls too deep");
   }
@@ -122,7 +122,7 @@ StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, cons
     case StatementKind::kGeneration: {
       const auto begin = static_cast<std::uint32_t>(out_->size());
       DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(statement.body, scope));
-      if (out_ == &whole_) generated_.push_back({begin, static_cast<std::uint32_t>(out_->size())});
+      if (out_ == &full_) generated_.push_back({begin, static_cast<std::uint32_t>(out_->size())});
       return flow;
     }
     case StatementKind::kBreak:
@@ -142,9 +142,9 @@ StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const ScopeP
   if (loop.condition == nullptr) return elements;
   ValueList kept;
   for (const Value& element : elements) {
-    const auto turn = std::make_shared<Scope>(Scope{scope, {}});
-    DS_RETURN_IF_ERROR(Assign(loop.targets, element, turn.get()));
-    DS_ASSIGN_OR_RETURN(const Value good, Evaluate(*loop.condition, turn));
+    const auto item_scope = std::make_shared<Scope>(Scope{scope, {}});
+    DS_RETURN_IF_ERROR(Assign(loop.targets, element, item_scope.get()));
+    DS_ASSIGN_OR_RETURN(const Value good, Evaluate(*loop.condition, item_scope));
     if (good.Truth()) kept.push_back(element);
   }
   return kept;
@@ -166,10 +166,10 @@ StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const ScopePtr&
     by_index_ = elements[i].As<std::int64_t>() != nullptr;
     const Origin message = elements[i].message();
     DS_RETURN_IF_ERROR(BeginTurn(message == kNoOrigin ? outer_message : message));
-    const auto turn = std::make_shared<Scope>(Scope{scope, {}});
-    turn->Set("loop", Value(LoopOf(elements, i, depth)));
-    DS_RETURN_IF_ERROR(Assign(loop.targets, elements[i], turn.get()));
-    DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, turn));
+    const auto item_scope = std::make_shared<Scope>(Scope{scope, {}});
+    item_scope->Set("loop", Value(LoopOf(elements, i, depth)));
+    DS_RETURN_IF_ERROR(Assign(loop.targets, elements[i], item_scope.get()));
+    DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, item_scope));
     if (flow == Flow::kBreak) break;
   }
   by_index_ = outer_by_index;
@@ -180,8 +180,8 @@ StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const ScopePtr&
 // Turns are parts of the final text. The output of a macro or a set block becomes a value, and then
 // part of the turn that outputs the value.
 Status Renderer::BeginTurn(Origin message) {
-  if (out_ != &whole_ || message == turn_.message) return OkStatus();
-  turn_.span.end = static_cast<std::uint32_t>(whole_.size());
+  if (out_ != &full_ || message == turn_.message) return OkStatus();
+  turn_.span.end = static_cast<std::uint32_t>(full_.size());
   turn_.origin = words_;
   if (turn_.message != kNoOrigin && turn_.span.begin < turn_.span.end) {
     DS_RETURN_IF_ERROR(budget_.Spend(sizeof(ChatTurn)));
@@ -229,7 +229,7 @@ Status Renderer::RunSet(const Statement& statement, const ScopePtr& scope) {
   return OkStatus();
 }
 
-StatusOr<Value> Renderer::Capture(const Block& block, const ScopePtr& scope) {
+StatusOr<Value> Renderer::Capture(const StatementList& block, const ScopePtr& scope) {
   std::string text;
   std::string* const outer = std::exchange(out_, &text);
   const Origin outer_words = std::exchange(words_, kNoOrigin);

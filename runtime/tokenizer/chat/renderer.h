@@ -46,7 +46,7 @@ class Renderer {
   Renderer(RenderLimits limits, std::tm now) : budget_(limits), now_(now) {}
 
   // Renders the block with the names of `scope`, and appends its output to the text.
-  Status Run(const Block& block, const std::shared_ptr<Scope>& scope);
+  Status Run(const StatementList& block, const std::shared_ptr<Scope>& scope);
 
   const std::string& text() const { return *out_; }
   // Returns the parts of the text that {% generation %} blocks output.
@@ -60,7 +60,7 @@ class Renderer {
 
   // Spends one step and this many bytes.
   Status Spend(std::uint64_t bytes);
-  StatusOr<Flow> RunBlock(const Block& block, const ScopePtr& scope);
+  StatusOr<Flow> RunBlock(const StatementList& block, const ScopePtr& scope);
   StatusOr<Flow> RunStatement(const Statement& statement, const ScopePtr& scope);
   StatusOr<Flow> RunFor(const Statement& loop, const ScopePtr& scope);
   StatusOr<ValueList> SelectElements(const Statement& loop, const ScopePtr& scope);
@@ -69,7 +69,7 @@ class Renderer {
   Status Assign(const std::vector<std::string>& targets, const Value& value, Scope* scope);
   Status RunSet(const Statement& statement, const ScopePtr& scope);
   // Runs a block and returns its output instead of appending it to the text.
-  StatusOr<Value> Capture(const Block& block, const ScopePtr& scope);
+  StatusOr<Value> Capture(const StatementList& block, const ScopePtr& scope);
 
   StatusOr<Value> Evaluate(const Expression& expression, const ScopePtr& scope);
   StatusOr<Value> EvaluateKind(const Expression& expression, const ScopePtr& scope);
@@ -93,8 +93,8 @@ class Renderer {
   const std::tm now_;
   int depth_ = 0;        // of blocks
   int expressions_ = 0;  // nesting depth of expressions being evaluated
-  std::string whole_;
-  std::string* out_ = &whole_;
+  std::string full_;
+  std::string* out_ = &full_;
   std::vector<Span> generated_;
   std::vector<ChatTurn> turns_;
   ChatTurn turn_;             // the current turn; its span ends at the end of the text

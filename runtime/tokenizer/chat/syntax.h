@@ -46,7 +46,7 @@ struct Expression {
 
 struct Statement;
 using StatementPtr = std::unique_ptr<const Statement>;
-using Block = std::vector<StatementPtr>;
+using StatementList = std::vector<StatementPtr>;
 
 enum class StatementKind {
   kText,        // text
@@ -65,7 +65,7 @@ struct Macro {
   std::string name;
   std::vector<std::string> parameters;
   std::vector<ExpressionPtr> defaults;  // null: no default
-  Block body;
+  StatementList body;
 };
 
 struct Statement {
@@ -74,8 +74,8 @@ struct Statement {
   std::vector<std::string> targets;
   std::string space, attribute;
   ExpressionPtr value, condition;
-  std::vector<std::pair<ExpressionPtr, Block>> branches;
-  Block body, otherwise;
+  std::vector<std::pair<ExpressionPtr, StatementList>> branches;
+  StatementList body, otherwise;
   std::shared_ptr<const Macro> macro;
   int line = 0;
 };
@@ -86,6 +86,6 @@ inline constexpr std::string_view kBlockText = " text";
 
 // Parses a template. Errors name the line. Unsupported statements (include, import, extends, call
 // and filter blocks) are rejected by name.
-StatusOr<Block> ParseTemplate(std::string_view source);
+StatusOr<StatementList> ParseTemplate(std::string_view source);
 
 }  // namespace ds::tokenizer

@@ -13,8 +13,8 @@ class TemplateParser {
  public:
   explicit TemplateParser(std::vector<Lexeme> lexemes) : words_(std::move(lexemes)) {}
 
-  StatusOr<Block> Run() {
-    DS_ASSIGN_OR_RETURN(Block block, ParseBlock({}));
+  StatusOr<StatementList> Run() {
+    DS_ASSIGN_OR_RETURN(StatementList block, ParseBlock({}));
     if (!words_.Is(LexemeKind::kEnd)) return words_.Unexpected();
     return block;
   }
@@ -23,9 +23,9 @@ class TemplateParser {
   using Ends = std::vector<std::string_view>;
 
   // Parses statements up to a tag with one of these names. Consumes the name and stores it in end_.
-  StatusOr<Block> ParseBlock(const Ends& ends) {
+  StatusOr<StatementList> ParseBlock(const Ends& ends) {
     if (++depth_ > kDeepestBlock) return Refuse("blocks that are nested too deep");
-    Block block;
+    StatementList block;
     while (!words_.Is(LexemeKind::kEnd)) {
       auto statement = std::make_unique<Statement>();
       statement->line = words_.current().line;
@@ -63,9 +63,9 @@ class TemplateParser {
   Status EndTag() { return words_.Expect(LexemeKind::kBlockEnd, ""); }
 
   // Parses the rest of the tag, and its body up to the end tag.
-  StatusOr<Block> BodyTo(std::string_view end) {
+  StatusOr<StatementList> BodyTo(std::string_view end) {
     DS_RETURN_IF_ERROR(EndTag());
-    DS_ASSIGN_OR_RETURN(Block body, ParseBlock({end}));
+    DS_ASSIGN_OR_RETURN(StatementList body, ParseBlock({end}));
     DS_RETURN_IF_ERROR(EndTag());
     return body;
   }
@@ -92,7 +92,7 @@ class TemplateParser {
     while (true) {
       DS_ASSIGN_OR_RETURN(ExpressionPtr condition, words_.ParseTuple());
       DS_RETURN_IF_ERROR(EndTag());
-      DS_ASSIGN_OR_RETURN(Block body, ParseBlock({"elif", "else", "endif"}));
+      DS_ASSIGN_OR_RETURN(StatementList body, ParseBlock({"elif", "else", "endif"}));
       statement->branches.emplace_back(std::move(condition), std::move(body));
       if (end_ == "elif") continue;
       if (end_ == "else") {
@@ -177,7 +177,7 @@ class TemplateParser {
 
 }  // namespace
 
-StatusOr<Block> ParseTemplate(std::string_view source) {
+StatusOr<StatementList> ParseTemplate(std::string_view source) {
   DS_ASSIGN_OR_RETURN(std::vector<Lexeme> lexemes, ReadLexemes(source));
   return TemplateParser(std::move(lexemes)).Run();
 }

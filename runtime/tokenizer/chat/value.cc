@@ -244,7 +244,7 @@ bool Value::is_number() const {
 
 double Value::number() const {
   if (const bool* flag = As<bool>()) return *flag ? 1 : 0;
-  if (const auto* whole = As<std::int64_t>()) return static_cast<double>(*whole);
+  if (const auto* integer = As<std::int64_t>()) return static_cast<double>(*integer);
   return *As<double>();
 }
 
@@ -268,7 +268,7 @@ std::string Value::Repr() const {
   if (is_undefined()) return "Undefined";
   if (is_none()) return "None";
   if (const bool* flag = As<bool>()) return *flag ? "True" : "False";
-  if (const auto* whole = As<std::int64_t>()) return std::to_string(*whole);
+  if (const auto* integer = As<std::int64_t>()) return std::to_string(*integer);
   if (const double* real = As<double>()) return ReprOfFloat(*real);
   if (const std::string* string = text()) return ReprOfText(*string);
   std::string out;
@@ -333,8 +333,8 @@ std::string ReprOfFloat(double value) {
   if (count <= exponent + 1) {
     return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
   }
-  const auto whole = static_cast<std::size_t>(exponent + 1);
-  return sign + digits.substr(0, whole) + "." + digits.substr(whole);
+  const auto integer = static_cast<std::size_t>(exponent + 1);
+  return sign + digits.substr(0, integer) + "." + digits.substr(integer);
 }
 
 std::string ReprOfText(std::string_view text) {

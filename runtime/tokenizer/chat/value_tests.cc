@@ -8,7 +8,7 @@ namespace {
 
 // Applies a test without an argument.
 std::optional<bool> TestKind(const std::string& name, const Value& value) {
-  const bool whole = value.As<std::int64_t>() != nullptr;
+  const bool is_integer = value.As<std::int64_t>() != nullptr;
   const bool* flag = value.As<bool>();
   if (name == "defined") return !value.is_undefined();
   if (name == "undefined") return value.is_undefined();
@@ -20,7 +20,7 @@ std::optional<bool> TestKind(const std::string& name, const Value& value) {
            value.is_undefined();
   }
   if (name == "number") return value.is_number();
-  if (name == "integer") return whole;
+  if (name == "integer") return is_integer;
   if (name == "float") return value.As<double>() != nullptr;
   if (name == "boolean") return flag != nullptr;
   if (name == "true") return flag != nullptr && *flag;
@@ -37,7 +37,7 @@ StatusOr<bool> TestDivision(const std::string& name, const Value& value,
   if (number == nullptr) return TypeError("a whole number is needed", value);
   if (name == "even") return *number % 2 == 0;
   if (name == "odd") return *number % 2 != 0;
-  DS_ASSIGN_OR_RETURN(const std::int64_t divisor, arguments.Whole(0, "num", 0));
+  DS_ASSIGN_OR_RETURN(const std::int64_t divisor, arguments.Integer(0, "num", 0));
   if (divisor == 0) return InvalidArgumentError("division by zero");
   return divisor == -1 || *number % divisor == 0;  // the smallest number % -1 would overflow
 }

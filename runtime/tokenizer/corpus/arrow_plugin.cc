@@ -206,7 +206,7 @@ arrow::Result<std::int64_t> Next(DsRowFile* file) {
   return batch->num_rows();
 }
 
-void Tell(const std::string& what, char* error, std::size_t size) {
+void WriteError(const std::string& what, char* error, std::size_t size) {
   std::snprintf(error, size, "%s", what.c_str());
 }
 
@@ -215,9 +215,9 @@ DsRowFile* OpenFile(const char* path, char* error, std::size_t error_size) {
     auto file = std::make_unique<DsRowFile>();
     const arrow::Status status = Open(path, file.get());
     if (status.ok()) return file.release();
-    Tell(status.message(), error, error_size);
+    WriteError(status.message(), error, error_size);
   } catch (const std::exception& thrown) {
-    Tell(thrown.what(), error, error_size);
+    WriteError(thrown.what(), error, error_size);
   }
   return nullptr;
 }
@@ -231,9 +231,9 @@ std::int64_t NextRows(DsRowFile* file, const char** lines, std::size_t* size, ch
       *size = file->lines.size();
       return *rows;
     }
-    Tell(rows.status().message(), error, error_size);
+    WriteError(rows.status().message(), error, error_size);
   } catch (const std::exception& thrown) {
-    Tell(thrown.what(), error, error_size);
+    WriteError(thrown.what(), error, error_size);
   }
   return -1;
 }

@@ -47,7 +47,7 @@ std::string_view TrimRight(std::string_view text) {
 
 // Ends a generation prompt before the mark that opens the model's thinking: "<think>", "[THINK]",
 // "<|channel>thought". In TRL's training templates that mark contributes to the loss.
-std::string_view CutThinking(std::string_view prompt) {
+std::string_view RemoveThinking(std::string_view prompt) {
   std::string lower(prompt);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
@@ -97,8 +97,8 @@ std::string Quoted(std::string_view text) {
 class AssistantFinder {
  public:
   AssistantFinder(const TokenizerFolder& folder, const OrderedJson& messages,
-                  const ChatOptions& options, const RenderedChat& whole)
-      : folder_(folder), messages_(messages), options_(options), whole_(whole) {}
+                  const ChatOptions& options, const RenderedChat& full)
+      : folder_(folder), messages_(messages), options_(options), full_(full) {}
 
   StatusOr<std::vector<AssistantSpan>> Find() {
     std::vector<AssistantSpan> found;
@@ -130,7 +130,7 @@ class AssistantFinder {
     const auto index = static_cast<Origin>(message);
     std::vector<Span> parts;
     std::uint32_t reached = 0;
-    for (const ChatTurn& turn : whole_.turns) {
+    for (const ChatTurn& turn : full_.turns) {
       const bool follows = turn.span.begin == reached;
       if (turn.message != index) {
         if (follows && turn.message > index) reached = turn.span.end;
@@ -180,10 +180,9 @@ class AssistantFinder {
     }
     DS_ASSIGN_OR_RETURN(const RenderedChat asked, std::move(rendered));
     DS_ASSIGN_OR_RETURN(const RenderedChat plain, folder_.chat_template->Render(before, options_));
-    const std::size_t behind =
-        asked.turns.empty() ? asked.text.size() : asked.turns.back().span.end;
-    std::string added(TrimLeft(CutThinking(Added(asked.text, plain.text))));
-    std::string last(TrimLeft(CutThinking(std::string_view(asked.text).substr(behind))));
+    const std::size_t after = asked.turns.empty() ? asked.text.size() : asked.turns.back().span.end;
+    std::string added(TrimLeft(RemoveThinking(Added(asked.text, plain.text))));
+    std::string last(TrimLeft(RemoveThinking(std::string_view(asked.text).substr(after))));
     if (last.size() > added.size()) std::swap(added, last);
     if (added.empty()) return Headers{{PlainAnswer().header}, false};
     return Headers{last.empty() ? std::vector{added} : std::vector{added, last}};
@@ -202,7 +201,7 @@ class AssistantFinder {
           std::string_view(chat->text).substr(turn.span.begin, turn.span.end - turn.span.begin);
       const std::size_t words = text.find(kProbe);
       if (turn.message != 1 || words == std::string_view::npos) continue;
-      plain_->header = TrimLeft(CutThinking(text.substr(0, words)));
+      plain_->header = TrimLeft(RemoveThinking(text.substr(0, words)));
       plain_->has_end = EndsWithSpecial(TrimRight(text.substr(words)));
     }
     return *plain_;
@@ -211,44 +210,44 @@ class AssistantFinder {
   // Returns the end of the header that the part begins with, or that is right before it; nothing
   // for an unknown header.
   std::optional<std::uint32_t> SkipHeader(const Headers& headers, const Span& part) const {
-    const std::string_view text = std::string_view(whole_.text).substr(0, part.end);
+    const std::string_view text = std::string_view(full_.text).substr(0, part.end);
     std::string_view rest = TrimLeft(text.substr(part.begin));
     const std::string begin_of_text = TextUnderName(options_.variables, "bos_token");
     if (!begin_of_text.empty() && rest.starts_with(begin_of_text)) {
       rest.remove_prefix(begin_of_text.size());
     }
-    const auto place = [&](std::size_t skipped) {
+    const auto location = [&](std::size_t skipped) {
       return static_cast<std::uint32_t>(text.size() - rest.size() + skipped);
     };
     for (const std::string& header : headers.texts) {
       const std::string_view words = TrimRight(header);
       if (header.empty()) continue;
-      if (rest.starts_with(header)) return place(header.size());
+      if (rest.starts_with(header)) return location(header.size());
       if (text.substr(0, part.begin).ends_with(header)) return part.begin;
-      if (rest.starts_with(words)) return place(words.size());
+      if (rest.starts_with(words)) return location(words.size());
     }
     return headers.required ? std::nullopt : std::optional(part.begin);
   }
 
   std::uint32_t FindEnd(const Span& part) {
-    const std::string_view text = whole_.text;
-    const std::string_view behind = text.substr(part.end);
-    if (part.end == whole_.turns.back().span.end) {
+    const std::string_view text = full_.text;
+    const std::string_view after = text.substr(part.end);
+    if (part.end == full_.turns.back().span.end) {
       const std::string end_of_text = TextUnderName(options_.variables, "eos_token");
-      const std::string_view rest = TrimLeft(behind);
+      const std::string_view rest = TrimLeft(after);
       if (!end_of_text.empty() && rest.starts_with(end_of_text)) {
         return static_cast<std::uint32_t>(text.size() - rest.size() + end_of_text.size());
       }
     }
     const std::string_view said = Words(part);
     if (!EndsWithSpecial(TrimRight(said)) && !PlainAnswer().has_end) {
-      return static_cast<std::uint32_t>(part.end + SpecialAt(behind));
+      return static_cast<std::uint32_t>(part.end + SpecialAt(after));
     }
     return static_cast<std::uint32_t>(part.begin + said.find_last_not_of(' ') + 1);
   }
 
   std::string_view Words(const Span& part) const {
-    return std::string_view(whole_.text).substr(part.begin, part.end - part.begin);
+    return std::string_view(full_.text).substr(part.begin, part.end - part.begin);
   }
 
   bool EndsWithSpecial(std::string_view text) const {
@@ -274,7 +273,7 @@ class AssistantFinder {
   const TokenizerFolder& folder_;
   const OrderedJson& messages_;
   const ChatOptions& options_;
-  const RenderedChat& whole_;
+  const RenderedChat& full_;
   std::map<std::string, Headers> headers_;  // by the role of the preceding message
   std::optional<Answer> plain_;
 };
@@ -334,13 +333,13 @@ std::vector<Call> RenameCalls(OrderedJson* messages) {
 // Renders the messages again with other names for the calls, since a tool's own name may also occur
 // in the answer's words. If the template rejects these names, checks for the tool's own name.
 Status CheckCalls(const TokenizerFolder& folder, OrderedJson messages, const ChatOptions& options,
-                  const RenderedChat& whole) {
+                  const RenderedChat& full) {
   const std::vector<Call> calls = RenameCalls(&messages);
   if (calls.empty()) return OkStatus();
   const auto renamed = folder.chat_template->Render(messages, options);
   for (const Call& call : calls) {
-    if (TurnTextOf(call.message, whole).text.empty()) continue;
-    const std::string text = TurnTextOf(call.message, renamed.ok() ? *renamed : whole).text;
+    if (TurnTextOf(call.message, full).text.empty()) continue;
+    const std::string text = TurnTextOf(call.message, renamed.ok() ? *renamed : full).text;
     if (text.find(renamed.ok() ? call.probe : call.name) != std::string::npos) continue;
     return NotWritten(call.message, "its call of the tool " + call.name,
                       "take a template with calls of tools, or rows without them");
@@ -349,8 +348,8 @@ Status CheckCalls(const TokenizerFolder& folder, OrderedJson messages, const Cha
 }
 
 // Some templates ignore content that is not a list of parts.
-Status CheckWords(const OrderedJson& message, std::size_t index, const RenderedChat& whole) {
-  const TurnText turn = TurnTextOf(index, whole);
+Status CheckWords(const OrderedJson& message, std::size_t index, const RenderedChat& full) {
+  const TurnText turn = TurnTextOf(index, full);
   const bool is_written = turn.text.empty() || turn.origin != kNoOrigin;
   if (is_written || !HasWords(message.value("content", OrderedJson()))) return OkStatus();
   return NotWritten(index, "its words",
@@ -359,23 +358,22 @@ Status CheckWords(const OrderedJson& message, std::size_t index, const RenderedC
 
 // Returns the spans of {% generation %} blocks. Blocks outside the loops over the messages are
 // assigned to the assistant's messages in order.
-std::vector<AssistantSpan> GeneratedSpans(const OrderedJson& messages, const RenderedChat& whole) {
+std::vector<AssistantSpan> GeneratedSpans(const OrderedJson& messages, const RenderedChat& full) {
   if (messages.empty()) return {};
   std::vector<std::size_t> assistant;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (IsAssistant(messages[i])) assistant.push_back(i);
   }
   std::vector<AssistantSpan> spans;
-  for (std::size_t i = 0; i < whole.generated.size(); ++i) {
-    const Span& span = whole.generated[i];
-    const auto turn =
-        std::find_if(whole.turns.begin(), whole.turns.end(), [&](const ChatTurn& each) {
-          return span.begin >= each.span.begin && span.begin < each.span.end;
-        });
+  for (std::size_t i = 0; i < full.generated.size(); ++i) {
+    const Span& span = full.generated[i];
+    const auto turn = std::find_if(full.turns.begin(), full.turns.end(), [&](const ChatTurn& each) {
+      return span.begin >= each.span.begin && span.begin < each.span.end;
+    });
     const std::size_t by_order =
         assistant.empty() ? 0 : assistant[std::min(i, assistant.size() - 1)];
     spans.push_back(
-        {turn == whole.turns.end() ? by_order : static_cast<std::size_t>(turn->message), span});
+        {turn == full.turns.end() ? by_order : static_cast<std::size_t>(turn->message), span});
   }
   return spans;
 }
@@ -385,13 +383,13 @@ std::vector<AssistantSpan> GeneratedSpans(const OrderedJson& messages, const Ren
 StatusOr<std::vector<AssistantSpan>> FindAssistant(const TokenizerFolder& folder,
                                                    const OrderedJson& messages,
                                                    const ChatOptions& options,
-                                                   const RenderedChat& whole) {
+                                                   const RenderedChat& full) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (IsAssistant(messages[i])) DS_RETURN_IF_ERROR(CheckWords(messages[i], i, whole));
+    if (IsAssistant(messages[i])) DS_RETURN_IF_ERROR(CheckWords(messages[i], i, full));
   }
-  DS_RETURN_IF_ERROR(CheckCalls(folder, messages, options, whole));
-  if (!whole.generated.empty()) return GeneratedSpans(messages, whole);
-  return AssistantFinder(folder, messages, options, whole).Find();
+  DS_RETURN_IF_ERROR(CheckCalls(folder, messages, options, full));
+  if (!full.generated.empty()) return GeneratedSpans(messages, full);
+  return AssistantFinder(folder, messages, options, full).Find();
 }
 
 }  // namespace ds::tokenizer

@@ -33,11 +33,11 @@ struct AssistantSpan {
   Span span;
 };
 
-// Returns the spans in the order of the text. `whole` is the rendering of these messages and
+// Returns the spans in the order of the text. `full` is the rendering of these messages and
 // options by folder.chat_template, without a generation prompt.
 StatusOr<std::vector<AssistantSpan>> FindAssistant(const TokenizerFolder& folder,
                                                    const nlohmann::ordered_json& messages,
                                                    const ChatOptions& options,
-                                                   const RenderedChat& whole);
+                                                   const RenderedChat& full);
 
 }  // namespace ds::tokenizer

@@ -96,7 +96,7 @@ struct Listing {
 };
 
 // Returns true for hidden entries, and for folders such as __pycache__.
-bool IsLeftOut(const fs::path& path, fs::file_type type) {
+bool IsIgnoredEntry(const fs::path& path, fs::file_type type) {
   const std::string name = path.filename().string();
   return name.starts_with(".") || (name.starts_with("__") && type == fs::file_type::directory);
 }
@@ -123,12 +123,12 @@ StatusOr<std::vector<fs::path>> ListVisible(const fs::path& folder) {
   std::vector<fs::path> found;
   fs::recursive_directory_iterator entry(folder, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (IsLeftOut(entry->path(), fs::file_type::regular)) {
+    if (IsIgnoredEntry(entry->path(), fs::file_type::regular)) {
       entry.disable_recursion_pending();
       continue;
     }
     DS_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfEntry(*entry));
-    if (IsLeftOut(entry->path(), type)) {
+    if (IsIgnoredEntry(entry->path(), type)) {
       entry.disable_recursion_pending();
     } else if (type == fs::file_type::regular && !IsIndexOfTokens(entry->path())) {
       found.push_back(entry->path());
@@ -313,8 +313,8 @@ StatusOr<Taken> TakeSplit(const fs::path& folder, const Splits& splits, DataUse 
 }
 
 // Lists the files that are read and the skipped ones; "" if all are read.
-std::string DescribeRest(const fs::path& folder, const Taken& taken, const Splits& splits,
-                         const Listing& listing) {
+std::string DescribeSkipped(const fs::path& folder, const Taken& taken, const Splits& splits,
+                            const Listing& listing) {
   const std::set<std::string> read(taken.paths.begin(), taken.paths.end());
   Paths rest, other_splits;
   for (const auto& [name, files] : splits) {
@@ -349,7 +349,7 @@ StatusOr<FolderData> ListPlain(const fs::path& folder, DataUse use) {
                             Join(there) + "); name the files to read");
   }
   DS_ASSIGN_OR_RETURN(taken.paths, TakeOneFormat(folder, taken.paths));
-  FolderData data{.files = {}, .notice = DescribeRest(folder, taken, splits, listing)};
+  FolderData data{.files = {}, .notice = DescribeSkipped(folder, taken, splits, listing)};
   for (const std::string& path : taken.paths) data.files.push_back(folder / path);
   return data;
 }
@@ -357,13 +357,13 @@ StatusOr<FolderData> ListPlain(const fs::path& folder, DataUse use) {
 }  // namespace
 
 StatusOr<FolderData> ListFolder(const fs::path& folder, DataUse use) {
-  DS_ASSIGN_OR_RETURN(const fs::path place, FindSnapshot(folder));
-  DS_ASSIGN_OR_RETURN(const bool has_splits, PathExists(place / "dataset_dict.json"));
-  if (has_splits) return ListSavedSplits(place, use);
-  DS_ASSIGN_OR_RETURN(const bool has_state, PathExists(place / "state.json"));
-  DS_ASSIGN_OR_RETURN(const bool has_info, PathExists(place / "dataset_info.json"));
-  if (has_state && has_info) return ListSaved(place);
-  return ListPlain(place, use);
+  DS_ASSIGN_OR_RETURN(const fs::path snapshot, FindSnapshot(folder));
+  DS_ASSIGN_OR_RETURN(const bool has_splits, PathExists(snapshot / "dataset_dict.json"));
+  if (has_splits) return ListSavedSplits(snapshot, use);
+  DS_ASSIGN_OR_RETURN(const bool has_state, PathExists(snapshot / "state.json"));
+  DS_ASSIGN_OR_RETURN(const bool has_info, PathExists(snapshot / "dataset_info.json"));
+  if (has_state && has_info) return ListSaved(snapshot);
+  return ListPlain(snapshot, use);
 }
 
 }  // namespace ds::tokenizer

@@ -22,14 +22,14 @@ namespace ds::tokenizer {
 
 struct EncodedDocument {
   std::vector<std::uint32_t> ids = {};
-  std::vector<bool> learnt = {};  // per token: contributes to the loss; empty: all do
+  std::vector<bool> in_loss = {};  // per token: contributes to the loss; empty: all do
 
   // The reason why the document is left out. It then has no ids.
-  enum class LeftOut { kNo, kRejected, kTooLong };
-  LeftOut left_out = LeftOut::kNo;
+  enum class OmitReason { kNo, kRejected, kTooLong };
+  OmitReason left_out = OmitReason::kNo;
 
   // Returns true if at least one token contributes to the loss.
-  bool learns() const;
+  bool has_loss() const;
 };
 
 class DocumentEncoder {
@@ -42,16 +42,16 @@ class DocumentEncoder {
   StatusOr<EncodedDocument> EncodeLine(std::string_view line);
 
  private:
-  StatusOr<EncodedDocument> EncodeRow(const Row& row);
-  StatusOr<EncodedDocument> EncodeWholeText(std::string_view text);
+  StatusOr<EncodedDocument> EncodeRow(const DataRow& row);
+  StatusOr<EncodedDocument> EncodeFullText(std::string_view text);
   StatusOr<EncodedDocument> EncodeChat(const ChatRow& chat);
   // Computes the loss from the first token that differs from the tokens of the prompt alone.
-  StatusOr<EncodedDocument> EncodeCompletion(std::string_view prompt, std::string_view whole,
+  StatusOr<EncodedDocument> EncodeCompletion(std::string_view prompt, std::string_view full,
                                              bool special_tokens);
-  // The byte ranges `learnt` of `text` contribute to the loss.
-  StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& learnt);
+  // The byte ranges `in_loss` of `text` contribute to the loss.
+  StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& in_loss);
   void End(EncodedDocument* document) const;
-  EncodedDocument CutOff(EncodedDocument document) const;
+  EncodedDocument Truncate(EncodedDocument document) const;
 
   const TokenizerFolder& folder_;
   const DocumentOptions options_;

@@ -20,7 +20,7 @@ class LineRows : public RowSource {
  public:
   explicit LineRows(ByteStream stream) : stream_(std::move(stream)) {}
 
-  StatusOr<std::optional<Rows>> Next() override;
+  StatusOr<std::optional<RowBatch>> Next() override;
   std::uint64_t position() const override { return stream_.position(); }
 
  private:
@@ -30,9 +30,9 @@ class LineRows : public RowSource {
   bool at_end_ = false;
 };
 
-StatusOr<std::optional<Rows>> LineRows::Next() {
-  if (at_end_) return std::optional<Rows>();
-  Rows rows{.lines = std::move(rest_), .first = line_, .places = {}};
+StatusOr<std::optional<RowBatch>> LineRows::Next() {
+  if (at_end_) return std::optional<RowBatch>();
+  RowBatch rows{.lines = std::move(rest_), .first = line_, .line_numbers = {}};
   rest_.clear();
   std::size_t end = std::string::npos;  // of the last complete line
   while (end == std::string::npos || rows.lines.size() < kBatchBytes) {
@@ -141,7 +141,7 @@ StatusOr<std::optional<DocumentBatch>> DocumentReader::Next() {
                                        .bytes = std::move(rows->lines),
                                        .lines = true,
                                        .first_line = rows->first,
-                                       .places = std::move(rows->places),
+                                       .line_numbers = std::move(rows->line_numbers),
                                        .done_bytes = finished_bytes_ + rows_->position()});
   }
   return std::optional<DocumentBatch>();
@@ -156,9 +156,9 @@ Status ForEachDocument(const DocumentBatch& batch, const UseOfText& use) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view row = rest.substr(0, end);
     if (row.find_first_not_of(" \t\r") != std::string_view::npos) {
-      const std::uint64_t place =
-          batch.places.empty() ? batch.first_line + line : batch.places[line];
-      DS_RETURN_IF_ERROR(use(ReplaceNaN(row, &changed), name + ":" + std::to_string(place)));
+      const std::uint64_t number =
+          batch.line_numbers.empty() ? batch.first_line + line : batch.line_numbers[line];
+      DS_RETURN_IF_ERROR(use(ReplaceNaN(row, &changed), name + ":" + std::to_string(number)));
     }
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }

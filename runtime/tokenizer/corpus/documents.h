@@ -27,8 +27,9 @@ struct DocumentBatch {
   std::string bytes;
   bool lines = false;
   std::uint64_t first_line = 1;
-  std::vector<std::uint64_t> places = {};  // line number in the file, per line; empty: consecutive
-  std::uint64_t done_bytes = 0;            // total over all files, up to the end of this batch
+  std::vector<std::uint64_t> line_numbers =
+      {};                        // line number in the file, per line; empty: consecutive
+  std::uint64_t done_bytes = 0;  // total over all files, up to the end of this batch
 };
 
 class DocumentReader {
@@ -58,8 +59,8 @@ class DocumentReader {
   std::uint64_t finished_bytes_ = 0;  // of the files before the current one
 };
 
-// Processes a text. `place` is its name in errors: FILE, or FILE:LINE.
-using UseOfText = std::function<Status(std::string_view text, const std::string& place)>;
+// Processes a text. `location` is its name in errors: FILE, or FILE:LINE.
+using UseOfText = std::function<Status(std::string_view text, const std::string& location)>;
 
 // Calls `use` with a full text file, or with every row that is not empty. NaN in a row is replaced
 // by null.

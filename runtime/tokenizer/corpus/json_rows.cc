@@ -24,17 +24,17 @@ class ValueEnd {
     if (in_text_) {
       in_text_ = escaped_ || c != '"';
       escaped_ = !escaped_ && c == '\\';
-      is_whole_ = !in_text_ && depth_ == 0;
+      is_complete_ = !in_text_ && depth_ == 0;
       return true;
     }
-    if (is_whole_) return false;
+    if (is_complete_) return false;
     if (c == '"') {
       in_text_ = true;
     } else if (c == '{' || c == '[') {
       ++depth_;
     } else if (c == '}' || c == ']') {
       if (depth_ == 0) return false;
-      is_whole_ = --depth_ == 0;
+      is_complete_ = --depth_ == 0;
     } else if (depth_ == 0 && (c == ',' || c == ':' || IsBlank(c))) {
       return false;  // the end of a number or a word
     }
@@ -42,12 +42,12 @@ class ValueEnd {
   }
 
   bool in_text() const { return in_text_; }
-  bool is_whole() const { return is_whole_; }
+  bool is_complete() const { return is_complete_; }
   // Returns true if the value may end at the end of the file.
   bool may_end() const { return !in_text_ && depth_ == 0; }
 
  private:
-  bool in_text_ = false, escaped_ = false, is_whole_ = false;
+  bool in_text_ = false, escaped_ = false, is_complete_ = false;
   int depth_ = 0;
 };
 
@@ -109,7 +109,7 @@ StatusOr<std::string> JsonRows::TakeValue() {
       line_ += c == '\n' ? 1 : 0;
       value += IsBlank(c) && !end.in_text() ? ' ' : c;
     }
-    if (end.is_whole()) return value;
+    if (end.is_complete()) return value;
     if (value.size() > kLongestRow) {
       return Error("the value that begins here has more than " + ByteSize(kLongestRow) +
                    "; where the rows are a list under a field of it, --data_field names it");
@@ -224,15 +224,15 @@ StatusOr<std::optional<std::string>> JsonRows::TakeRow() {
   return std::optional(std::move(row));
 }
 
-StatusOr<std::optional<Rows>> JsonRows::Next() {
-  Rows rows;
+StatusOr<std::optional<RowBatch>> JsonRows::Next() {
+  RowBatch rows;
   while (rows.lines.size() < kBatchBytes) {
     DS_ASSIGN_OR_RETURN(const auto row, TakeRow());
     if (!row) break;
     rows.lines += *row + "\n";
-    rows.places.push_back(row_line_);
+    rows.line_numbers.push_back(row_line_);
   }
-  if (rows.places.empty()) return std::optional<Rows>();
+  if (rows.line_numbers.empty()) return std::optional<RowBatch>();
   return std::optional(std::move(rows));
 }
 

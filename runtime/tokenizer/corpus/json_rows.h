@@ -18,7 +18,7 @@ class JsonRows : public RowSource {
   JsonRows(ByteStream stream, std::string field)
       : stream_(std::move(stream)), field_(std::move(field)) {}
 
-  StatusOr<std::optional<Rows>> Next() override;
+  StatusOr<std::optional<RowBatch>> Next() override;
   std::uint64_t position() const override { return stream_.position(); }
 
  private:

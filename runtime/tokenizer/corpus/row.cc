@@ -66,7 +66,7 @@ StatusOr<ChatRow> ReadInstructionChat(const OrderedJson& row) {
   ChatRow chat;
   const auto add = [&](const char* role, const OrderedJson& content) {
     chat.messages.push_back({{"role", role}, {"content", content}});
-    chat.learnt.push_back(std::string_view(role) == "assistant");
+    chat.in_loss.push_back(std::string_view(role) == "assistant");
   };
   for (const OrderedJson& turn : history) {
     add("user", turn[0]);
@@ -119,8 +119,8 @@ class RowReader {
     }
   }
 
-  StatusOr<Row> Read() const;
-  StatusOr<Row> ReadPrompt() const;
+  StatusOr<DataRow> Read() const;
+  StatusOr<DataRow> ReadPrompt() const;
 
  private:
   bool Has(const std::string& key) const { return row_.contains(key); }
@@ -137,19 +137,19 @@ class RowReader {
     return options_.completion_field.empty() ? "completion" : options_.completion_field;
   }
 
-  StatusOr<Row> ReadFormat() const;
-  StatusOr<Row> ReadText(const std::string& key) const;
-  StatusOr<Row> ReadCompletion() const;
-  StatusOr<Row> ReadConversation(const std::string& key) const;
-  StatusOr<Row> ReadChosen() const;
-  StatusOr<Row> ReadInstruction() const;
+  StatusOr<DataRow> ReadFormat() const;
+  StatusOr<DataRow> ReadText(const std::string& key) const;
+  StatusOr<DataRow> ReadCompletion() const;
+  StatusOr<DataRow> ReadConversation(const std::string& key) const;
+  StatusOr<DataRow> ReadChosen() const;
+  StatusOr<DataRow> ReadInstruction() const;
   // Fills in the variables and the "system" message, and checks the calls.
-  StatusOr<Row> FinishChat(ChatRow chat) const;
+  StatusOr<DataRow> FinishChat(ChatRow chat) const;
   Status AddSystem(ChatRow* chat) const;
   StatusOr<std::string> FindConversation() const;
   Status RefuseKeys() const;
   // Returns false if the row's label marks a bad answer.
-  StatusOr<bool> IsLearnt(const Row& row) const;
+  StatusOr<bool> IsInLoss(const DataRow& row) const;
   // Rejects keys that have a meaning for a conversation but not for a text.
   Status RefuseChatKeys(const std::string& format) const;
   bool WritesChat() const {
@@ -187,16 +187,16 @@ Status RowReader::RefuseKeys() const {
   return OkStatus();
 }
 
-StatusOr<Row> RowReader::Read() const {
+StatusOr<DataRow> RowReader::Read() const {
   if (NamesText()) return ReadText(options_.text_field);
   DS_RETURN_IF_ERROR(RefuseKeys());
-  DS_ASSIGN_OR_RETURN(Row row, ReadFormat());
-  DS_ASSIGN_OR_RETURN(const bool learnt, IsLearnt(row));
-  return learnt ? std::move(row) : Row(RejectedRow{});
+  DS_ASSIGN_OR_RETURN(DataRow row, ReadFormat());
+  DS_ASSIGN_OR_RETURN(const bool in_loss, IsInLoss(row));
+  return in_loss ? std::move(row) : DataRow(RejectedRow{});
 }
 
 // Of several formats, selects the one that TRL selects: the text before its instruction.
-StatusOr<Row> RowReader::ReadFormat() const {
+StatusOr<DataRow> RowReader::ReadFormat() const {
   if (NamesMessages()) return ReadConversation(options_.messages_field);
   if (NamesPrompt()) return ReadCompletion();
   if (Has("prompt") && Has("completion")) return ReadCompletion();
@@ -221,7 +221,7 @@ StatusOr<std::string> RowReader::FindConversation() const {
 
 // Reads the label of a row of TRL's KTO and LLaMA-Factory's. A label of a text is a class. If the
 // options name the keys, a label that is neither true nor false has another meaning.
-StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
+StatusOr<bool> RowReader::IsInLoss(const DataRow& row) const {
   if (std::holds_alternative<TextRow>(row)) return true;
   const bool names_keys = NamesPrompt() || NamesMessages();
   for (const char* const key : {"label", "kto_tag"}) {
@@ -237,8 +237,8 @@ StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
   return true;
 }
 
-StatusOr<Row> RowReader::ReadText(const std::string& key) const {
-  if (const std::string* text = TextUnder(row_, key)) return Row(TextRow{*text});
+StatusOr<DataRow> RowReader::ReadText(const std::string& key) const {
+  if (const std::string* text = TextUnder(row_, key)) return DataRow(TextRow{*text});
   if (NamesText()) {
     return InvalidArgumentError("there is no text under " + Quoted(key) + " (--text_field)" +
                                 OnTypes({key}));
@@ -259,14 +259,14 @@ Status RowReader::RefuseChatKeys(const std::string& format) const {
   return OkStatus();
 }
 
-StatusOr<Row> RowReader::ReadCompletion() const {
+StatusOr<DataRow> RowReader::ReadCompletion() const {
   const std::string prompt_key = PromptKey(), completion_key = CompletionKey();
   const OrderedJson prompt = row_.value(prompt_key, OrderedJson());
   const OrderedJson completion = row_.value(completion_key, OrderedJson());
   const std::string both = Quoted(prompt_key) + " and " + Quoted(completion_key);
   if (prompt.is_string() && completion.is_string()) {
     DS_RETURN_IF_ERROR(RefuseChatKeys(both));
-    return Row(CompletionRow{prompt.get<std::string>(), completion.get<std::string>()});
+    return DataRow(CompletionRow{prompt.get<std::string>(), completion.get<std::string>()});
   }
   if (!prompt.is_array() || !completion.is_array()) {
     return InvalidArgumentError(both + " must be two texts, or two lists of messages" +
@@ -278,7 +278,7 @@ StatusOr<Row> RowReader::ReadCompletion() const {
   DS_RETURN_IF_ERROR(ReadMessages(completion, completion_key, options_, &chat));
   chat.prompt_messages = said;
   for (std::size_t i = said; i < chat.messages.size(); ++i) {
-    if (chat.messages[i]["role"] != "assistant" || chat.learnt[i]) continue;
+    if (chat.messages[i]["role"] != "assistant" || chat.in_loss[i]) continue;
     return InvalidArgumentError("a message of " + Quoted(completion_key) +
                                 " has the weight 0, but completions are always trained on in full: "
                                 "write both lists as one under \"messages\"");
@@ -286,19 +286,19 @@ StatusOr<Row> RowReader::ReadCompletion() const {
   return FinishChat(std::move(chat));
 }
 
-StatusOr<Row> RowReader::ReadConversation(const std::string& key) const {
+StatusOr<DataRow> RowReader::ReadConversation(const std::string& key) const {
   ChatRow chat;
   DS_RETURN_IF_ERROR(ReadMessages(row_.value(key, OrderedJson()), key, options_, &chat));
   // LLaMA-Factory's preferences: two answers to the conversation.
   const OrderedJson chosen = row_.value("chosen", OrderedJson());
   if (chosen.is_object() && Has("rejected")) {
-    std::fill(chat.learnt.begin(), chat.learnt.end(), false);
+    std::fill(chat.in_loss.begin(), chat.in_loss.end(), false);
     DS_RETURN_IF_ERROR(ReadMessages(OrderedJson::array({chosen}), "chosen", options_, &chat));
   }
   return FinishChat(std::move(chat));
 }
 
-StatusOr<Row> RowReader::ReadChosen() const {
+StatusOr<DataRow> RowReader::ReadChosen() const {
   const OrderedJson &chosen = row_["chosen"], &rejected = row_["rejected"];
   const OrderedJson prompt = row_.value("prompt", OrderedJson());
   const auto all = [&](auto is) {
@@ -307,9 +307,9 @@ StatusOr<Row> RowReader::ReadChosen() const {
   if (all([](const OrderedJson& each) { return each.is_string(); })) {
     DS_RETURN_IF_ERROR(RefuseChatKeys("\"chosen\" and \"rejected\""));
     const auto& text = chosen.get_ref<const std::string&>();
-    if (prompt.is_string()) return Row(CompletionRow{prompt.get<std::string>(), text});
+    if (prompt.is_string()) return DataRow(CompletionRow{prompt.get<std::string>(), text});
     const std::size_t shared = CountShared(text, rejected.get_ref<const std::string&>());
-    return Row(CompletionRow{text.substr(0, shared), text.substr(shared)});
+    return DataRow(CompletionRow{text.substr(0, shared), text.substr(shared)});
   }
   if (!all([](const OrderedJson& each) { return each.is_array(); })) {
     return InvalidArgumentError(
@@ -323,11 +323,11 @@ StatusOr<Row> RowReader::ReadChosen() const {
   const auto said =
       prompt.is_array() ? prompt.size() : static_cast<std::size_t>(shared.first - chosen.begin());
   DS_RETURN_IF_ERROR(ReadMessages(chosen, "chosen", options_, &chat));
-  std::fill_n(chat.learnt.begin(), said, false);
+  std::fill_n(chat.in_loss.begin(), said, false);
   return FinishChat(std::move(chat));
 }
 
-StatusOr<Row> RowReader::ReadInstruction() const {
+StatusOr<DataRow> RowReader::ReadInstruction() const {
   const std::string* const output = TextUnder(row_, "output");
   if (output == nullptr) {
     return InvalidArgumentError("\"output\" is no text" + OnTypes({"output"}));
@@ -335,11 +335,11 @@ StatusOr<Row> RowReader::ReadInstruction() const {
   if (!WritesChat()) {
     DS_RETURN_IF_ERROR(RefuseChatKeys("\"instruction\" and \"output\""));
     DS_ASSIGN_OR_RETURN(std::string prompt, WriteAlpacaPrompt(row_));
-    return Row(CompletionRow{std::move(prompt), *output});
+    return DataRow(CompletionRow{std::move(prompt), *output});
   }
   DS_ASSIGN_OR_RETURN(ChatRow chat, ReadInstructionChat(row_));
   chat.messages.push_back({{"role", "assistant"}, {"content", *output}});
-  chat.learnt.push_back(true);
+  chat.in_loss.push_back(true);
   return FinishChat(std::move(chat));
 }
 
@@ -355,19 +355,19 @@ Status RowReader::AddSystem(ChatRow* chat) const {
   }
   chat->messages.insert(chat->messages.begin(),
                         OrderedJson{{"role", "system"}, {"content", system}});
-  chat->learnt.insert(chat->learnt.begin(), false);
+  chat->in_loss.insert(chat->in_loss.begin(), false);
   if (chat->prompt_messages) ++*chat->prompt_messages;
   return OkStatus();
 }
 
-StatusOr<Row> RowReader::FinishChat(ChatRow chat) const {
+StatusOr<DataRow> RowReader::FinishChat(ChatRow chat) const {
   DS_RETURN_IF_ERROR(AddSystem(&chat));
   DS_RETURN_IF_ERROR(CheckToolCalls(row_, chat));
   DS_ASSIGN_OR_RETURN(chat.variables, ReadVariables(row_, options_));
-  return Row(std::move(chat));
+  return DataRow(std::move(chat));
 }
 
-StatusOr<Row> RowReader::ReadPrompt() const {
+StatusOr<DataRow> RowReader::ReadPrompt() const {
   if (NamesText()) return ReadText(options_.text_field);
   DS_RETURN_IF_ERROR(RefuseKeys());
   if (!NamesPrompt()) {
@@ -378,7 +378,7 @@ StatusOr<Row> RowReader::ReadPrompt() const {
   const auto prompt = row_.find(PromptKey());
   if (prompt != row_.end() && prompt->is_string()) {
     DS_RETURN_IF_ERROR(RefuseChatKeys(Quoted(PromptKey())));
-    return Row(TextRow{prompt->get<std::string>()});
+    return DataRow(TextRow{prompt->get<std::string>()});
   }
   if (prompt != row_.end()) {
     ChatRow chat;
@@ -395,7 +395,7 @@ StatusOr<Row> RowReader::ReadPrompt() const {
     return FinishChat(std::move(chat));
   }
   DS_ASSIGN_OR_RETURN(std::string written, WriteAlpacaPrompt(row_));
-  return Row(TextRow{std::move(written)});
+  return DataRow(TextRow{std::move(written)});
 }
 
 StatusOr<OrderedJson> ParseRow(std::string_view line) {
@@ -411,12 +411,13 @@ StatusOr<OrderedJson> ParseRow(std::string_view line) {
 
 }  // namespace
 
-StatusOr<Row> ReadRow(std::string_view line, const RowOptions& options, bool has_template) {
+StatusOr<DataRow> ReadRow(std::string_view line, const RowOptions& options, bool has_template) {
   DS_ASSIGN_OR_RETURN(OrderedJson row, ParseRow(line));
   return RowReader(std::move(row), options, has_template).Read();
 }
 
-StatusOr<Row> ReadPromptRow(std::string_view line, const RowOptions& options, bool has_template) {
+StatusOr<DataRow> ReadPromptRow(std::string_view line, const RowOptions& options,
+                                bool has_template) {
   DS_ASSIGN_OR_RETURN(OrderedJson row, ParseRow(line));
   return RowReader(std::move(row), options, has_template).ReadPrompt();
 }

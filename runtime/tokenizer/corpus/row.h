@@ -39,23 +39,24 @@ struct ChatRow {
   // Variables passed to the template: "tools", and the entries of "chat_template_kwargs".
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   // By message: an assistant's message contributes to the loss if this is true.
-  std::vector<bool> learnt;
-  // Replaces `learnt`: everything after the prompt contributes to the loss. The prompt is the first
-  // prompt_messages messages.
+  std::vector<bool> in_loss;
+  // Replaces `in_loss`: everything after the prompt contributes to the loss. The prompt is the
+  // first prompt_messages messages.
   std::optional<std::size_t> prompt_messages;
 };
 
 // A row to skip: its "label" is false.
 struct RejectedRow {};
 
-using Row = std::variant<TextRow, CompletionRow, ChatRow, RejectedRow>;
+using DataRow = std::variant<TextRow, CompletionRow, ChatRow, RejectedRow>;
 
 // Parses a row. `has_template` selects the rendering of instructions where options.prompt_style is
 // empty.
-StatusOr<Row> ReadRow(std::string_view line, const RowOptions& options, bool has_template);
+StatusOr<DataRow> ReadRow(std::string_view line, const RowOptions& options, bool has_template);
 
 // Parses a row to be answered: its prompt, or its conversation so far. Returns TextRow or ChatRow
 // only.
-StatusOr<Row> ReadPromptRow(std::string_view line, const RowOptions& options, bool has_template);
+StatusOr<DataRow> ReadPromptRow(std::string_view line, const RowOptions& options,
+                                bool has_template);
 
 }  // namespace ds::tokenizer

@@ -17,8 +17,8 @@ StatusOr<const DsArrowPlugin*> LoadPlugin() {
   const fs::path folder = program.parent_path();
   std::error_code error;
   const fs::path above = folder.parent_path();
-  for (const fs::path& place : {folder, above / "bin", above / "lib"}) {
-    const fs::path file = place / kArrowPluginFile;
+  for (const fs::path& directory : {folder, above / "bin", above / "lib"}) {
+    const fs::path file = directory / kArrowPluginFile;
     if (!fs::exists(file, error)) continue;
     // Never unloaded, since Arrow has threads of its own.
     void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -48,17 +48,17 @@ StatusOr<RowFile> RowFile::Open(const fs::path& path) {
   return InvalidArgumentError(ShortenPath(path) + ": " + error.data());
 }
 
-StatusOr<std::optional<Rows>> RowFile::Next() {
+StatusOr<std::optional<RowBatch>> RowFile::Next() {
   const char* lines = nullptr;
   std::size_t size = 0;
   std::array<char, 1024> error{};
   const std::int64_t rows = plugin_->next(file_.get(), &lines, &size, error.data(), error.size());
-  if (rows == 0) return std::optional<Rows>();
+  if (rows == 0) return std::optional<RowBatch>();
   if (rows < 0) {
     return DataLossError(ShortenPath(path_) + ":" + std::to_string(next_row_) +
                          ": the rows from here on cannot be read: " + error.data());
   }
-  Rows read{.lines = std::string(lines, size), .first = next_row_, .places = {}};
+  RowBatch read{.lines = std::string(lines, size), .first = next_row_, .line_numbers = {}};
   next_row_ += static_cast<std::uint64_t>(rows);
   return std::optional(std::move(read));
 }

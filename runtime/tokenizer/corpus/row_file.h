@@ -24,7 +24,7 @@ class RowFile : public RowSource {
   static StatusOr<RowFile> Open(const std::filesystem::path& path);
 
   // Errors name the last row that was read.
-  StatusOr<std::optional<Rows>> Next() override;
+  StatusOr<std::optional<RowBatch>> Next() override;
   std::uint64_t position() const override { return 0; }  // Arrow does not report it
 
  private:

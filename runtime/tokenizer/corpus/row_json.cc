@@ -173,11 +173,11 @@ Status CheckRow(std::string_view row) {
                                 "Unicode: fix the row, or skip it with --on_bad_data skip");
   }
   if (const auto fault = FindJsonFault(row)) {
-    const std::string place = "column " + std::to_string(fault->offset + 1) + ": ";
-    if (!fault->is_behind) {
-      return InvalidArgumentError("the row is no JSON: " + place + fault->what);
+    const std::string location = "column " + std::to_string(fault->offset + 1) + ": ";
+    if (!fault->has_more_text) {
+      return InvalidArgumentError("the row is no JSON: " + location + fault->what);
     }
-    return InvalidArgumentError(place +
+    return InvalidArgumentError(location +
                                 "a line of .jsonl is one row, and something follows it; a "
                                 "file with several rows on a line is to be named .json");
   }

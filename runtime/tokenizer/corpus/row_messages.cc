@@ -181,7 +181,7 @@ Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat
   const auto* const known = std::find_if(std::begin(kRoles), std::end(kRoles),
                                          [&](const auto& each) { return each.first == said_role; });
   const std::string role = known == std::end(kRoles) ? said_role : std::string(known->second);
-  DS_ASSIGN_OR_RETURN(const bool learnt, ReadWeight(&message, role == "assistant"));
+  DS_ASSIGN_OR_RETURN(const bool in_loss, ReadWeight(&message, role == "assistant"));
   DS_RETURN_IF_ERROR(CheckContent(content));
   DS_RETURN_IF_ERROR(MoveCalls(said_role, &content, &message));
   DS_RETURN_IF_ERROR(ReadToolCalls(&message));
@@ -192,7 +192,7 @@ Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat
   if (has_content) read["content"] = std::move(content);
   read.update(message);
   chat->messages.push_back(std::move(read));
-  chat->learnt.push_back(learnt);
+  chat->in_loss.push_back(in_loss);
   return OkStatus();
 }
 

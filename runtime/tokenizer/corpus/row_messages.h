@@ -13,7 +13,7 @@
 
 namespace ds::tokenizer {
 
-// Fills in `messages` and `learnt`. `list` is the value under `key`: messages as {"role",
+// Fills in `messages` and `in_loss`. `list` is the value under `key`: messages as {"role",
 // "content"} or as ShareGPT's {"from", "value"}. Null keys of a message are removed, except
 // "content", which templates compare with none. Nulls in the arguments of calls are kept. Arguments
 // of tool calls become objects. "weight" (or "train", "training") sets whether a message

@@ -13,10 +13,10 @@
 
 namespace ds::tokenizer {
 
-struct Rows {
+struct RowBatch {
   std::string lines;
-  std::uint64_t first = 1;            // number of the first line, from 1
-  std::vector<std::uint64_t> places;  // number of each line; empty: they are consecutive
+  std::uint64_t first = 1;                  // number of the first line, from 1
+  std::vector<std::uint64_t> line_numbers;  // number of each line; empty: they are consecutive
 };
 
 class RowSource {
@@ -24,7 +24,7 @@ class RowSource {
   virtual ~RowSource() = default;
 
   // Returns the next rows; nothing after the last. Errors name the file and the line.
-  virtual StatusOr<std::optional<Rows>> Next() = 0;
+  virtual StatusOr<std::optional<RowBatch>> Next() = 0;
 
   // Returns the number of bytes of the file read so far.
   virtual std::uint64_t position() const = 0;

@@ -265,9 +265,9 @@ StatusOr<OrderedJson> TableRows::ToJson(const Record& record) const {
   return OrderedJson(std::move(row));
 }
 
-StatusOr<std::optional<Rows>> TableRows::Next() {
+StatusOr<std::optional<RowBatch>> TableRows::Next() {
   if (!has_started_) DS_RETURN_IF_ERROR(Start());
-  Rows rows;
+  RowBatch rows;
   while (!names_.empty() && rows.lines.size() < kBatchBytes) {
     std::optional<Record> record;
     if (next_typed_ < typed_.size()) {
@@ -280,9 +280,9 @@ StatusOr<std::optional<Rows>> TableRows::Next() {
     if (!record) break;
     DS_ASSIGN_OR_RETURN(const OrderedJson row, ToJson(*record));
     rows.lines += row.dump() + "\n";
-    rows.places.push_back(record->line);
+    rows.line_numbers.push_back(record->line);
   }
-  if (rows.places.empty()) return std::optional<Rows>();
+  if (rows.line_numbers.empty()) return std::optional<RowBatch>();
   return std::optional(std::move(rows));
 }
 

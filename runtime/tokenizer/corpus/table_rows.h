@@ -33,7 +33,7 @@ class TableRows : public RowSource {
   TableRows(ByteStream stream, char separator, Limits limits)
       : stream_(std::move(stream)), separator_(separator), limits_(limits) {}
 
-  StatusOr<std::optional<Rows>> Next() override;
+  StatusOr<std::optional<RowBatch>> Next() override;
   std::uint64_t position() const override { return stream_.position(); }
 
  private:

@@ -96,16 +96,16 @@ StatusOr<WrittenChat> WriteChat(const ChatRow& chat, const TokenizerFolder& fold
                      .variables = folder.chat_variables};
   written.options.variables.update(chat.variables);
   written.messages = FitContent(chat.messages, *folder.chat_template, written.options);
-  auto whole = folder.chat_template->Render(written.messages, written.options);
-  if (!whole.ok()) {
+  auto full = folder.chat_template->Render(written.messages, written.options);
+  if (!full.ok()) {
     OrderedJson messages = WithTextArguments(written.messages);
-    if (messages == written.messages) return whole.status();
+    if (messages == written.messages) return full.status();
     auto again = folder.chat_template->Render(messages, written.options);
-    if (!again.ok()) return whole.status();
+    if (!again.ok()) return full.status();
     written.messages = std::move(messages);
-    whole = std::move(again);
+    full = std::move(again);
   }
-  written.whole = *std::move(whole);
+  written.full = *std::move(full);
   return written;
 }
 

@@ -19,7 +19,7 @@ struct WrittenChat {
   // (DeepSeek-V3's).
   nlohmann::ordered_json messages;
   ChatOptions options;
-  RenderedChat whole;
+  RenderedChat full;
 };
 
 // Renders a conversation. With `add_generation_prompt`, the text ends with the header of the

@@ -216,13 +216,13 @@ Status AddDecoders(const JsonObject& component, Decoders* decoders) {
 }
 
 // Returns the number of bytes at the beginning of a damaged character that belong together.
-std::size_t CutCharacterBytes(std::string_view bytes) {
+std::size_t CountCutBytes(std::string_view bytes) {
   // If an ending completes the bytes to a character, they were valid so far.
   constexpr std::string_view kEnds[] = {"\x80", "\x80\x80"};
   for (std::size_t size = std::min<std::size_t>(3, bytes.size()); size > 1; --size) {
     for (const std::string_view end : kEnds) {
-      const std::string whole = std::string(bytes.substr(0, size)) + std::string(end);
-      if (ValidUtf8Prefix(whole) == whole.size()) return size;
+      const std::string completed = std::string(bytes.substr(0, size)) + std::string(end);
+      if (ValidUtf8Prefix(completed) == completed.size()) return size;
     }
   }
   return 1;
@@ -246,7 +246,7 @@ std::string ReplaceInvalidUtf8(std::string_view bytes) {
     bytes.remove_prefix(valid);
     if (bytes.empty()) return text;
     text += kReplacement;
-    bytes.remove_prefix(CutCharacterBytes(bytes));
+    bytes.remove_prefix(CountCutBytes(bytes));
   }
 }
 

@@ -101,8 +101,8 @@ StatusOr<Tokenizer> MakeFromLayout(const OldLayout& layout) {
   DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(layout.root, layout.name, ""));
   DS_ASSIGN_OR_RETURN(TokenizationPipeline pipeline, ReadPipeline(root));
   DS_ASSIGN_OR_RETURN(const Template before, FindEnd(pipeline, layout.begin, layout.name));
-  DS_ASSIGN_OR_RETURN(const Template behind, FindEnd(pipeline, layout.end, layout.name));
-  pipeline.post_processor = PostProcessor::Around(before, behind);
+  DS_ASSIGN_OR_RETURN(const Template end_template, FindEnd(pipeline, layout.end, layout.name));
+  pipeline.post_processor = PostProcessor::Around(before, end_template);
   return Tokenizer(std::move(pipeline));
 }
 

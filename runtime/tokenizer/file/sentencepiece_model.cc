@@ -121,12 +121,12 @@ StatusOr<std::unique_ptr<Model>> MakeBpe(const SentencePieceFile& file) {
   std::vector<std::uint32_t> ranks;
   std::uint32_t rank = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const SentencePiece& whole = file.list[order[i]];
-    if (i > 0 && whole.score != file.list[order[i - 1]].score) ++rank;
-    for (std::size_t cut = 1; cut < whole.text.size(); ++cut) {
-      if ((static_cast<unsigned char>(whole.text[cut]) & 0xC0) == 0x80) continue;
-      std::string left = whole.text.substr(0, cut);
-      std::string right = whole.text.substr(cut);
+    const SentencePiece& merged = file.list[order[i]];
+    if (i > 0 && merged.score != file.list[order[i - 1]].score) ++rank;
+    for (std::size_t boundary = 1; boundary < merged.text.size(); ++boundary) {
+      if ((static_cast<unsigned char>(merged.text[boundary]) & 0xC0) == 0x80) continue;
+      std::string left = merged.text.substr(0, boundary);
+      std::string right = merged.text.substr(boundary);
       if (!is_normal(left) || !is_normal(right)) continue;
       merges.emplace_back(std::move(left), std::move(right));
       ranks.push_back(rank);
@@ -186,8 +186,8 @@ StatusOr<PostProcessor> ReadEnds(const JsonObject& config, const SentencePieceFi
         {-1, 0, {static_cast<std::uint32_t>(id)}, {file.list[static_cast<std::size_t>(id)].text}}};
   };
   DS_ASSIGN_OR_RETURN(const Template before, end(bos, file.bos_id, "add_bos_token"));
-  DS_ASSIGN_OR_RETURN(const Template behind, end(eos, file.eos_id, "add_eos_token"));
-  return PostProcessor::Around(before, behind);
+  DS_ASSIGN_OR_RETURN(const Template end_template, end(eos, file.eos_id, "add_eos_token"));
+  return PostProcessor::Around(before, end_template);
 }
 
 constexpr std::uint32_t kAllBlanks = std::uint32_t{1} << 30;
@@ -260,10 +260,11 @@ StatusOr<SentencePieceVocabulary> ReadSentencePieceVocabulary(std::string_view b
   for (std::size_t id = 0; id < file.list.size(); ++id) {
     const auto& [text, score, type] = file.list[id];
     read.vocabulary[text] = id;
-    for (std::size_t cut = 1; cut < text.size(); ++cut) {
-      if ((static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) continue;
-      if (!vocabulary.Find(text.substr(0, cut)) || !vocabulary.Find(text.substr(cut))) continue;
-      read.merges.push_back({text.substr(0, cut), text.substr(cut)});
+    for (std::size_t boundary = 1; boundary < text.size(); ++boundary) {
+      if ((static_cast<unsigned char>(text[boundary]) & 0xC0) == 0x80) continue;
+      if (!vocabulary.Find(text.substr(0, boundary)) || !vocabulary.Find(text.substr(boundary)))
+        continue;
+      read.merges.push_back({text.substr(0, boundary), text.substr(boundary)});
     }
     if (type != kControl && type != kUserDefined) continue;
     read.own_tokens.push_back(
@@ -360,7 +361,7 @@ class SymbolSplit final : public PreTokenizer {
  public:
   explicit SymbolSplit(std::shared_ptr<const ByteTrie> symbols) : symbols_(std::move(symbols)) {}
 
-  Status Apply(Words* words) const override {
+  Status Apply(PreTokenizedText* words) const override {
     words->SplitTokens([this](std::string_view text) { return LongestSymbol(*symbols_, text); });
     return OkStatus();
   }

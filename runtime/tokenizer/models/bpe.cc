@@ -34,11 +34,11 @@ PairTable::PairTable(std::size_t count) : slots_(std::bit_ceil(2 * count + 2)) {
 void PairTable::Add(std::uint32_t left, std::uint32_t right, Merge merge) {
   DS_CHECK(merge.rank != kNone);
   const std::uint64_t key = KeyOf(left, right);
-  std::size_t place = PlaceOf(key);
-  while (slots_[place].merge.rank != kNone && slots_[place].key != key) {
-    place = (place + 1) & mask_;
+  std::size_t index = SlotOf(key);
+  while (slots_[index].merge.rank != kNone && slots_[index].key != key) {
+    index = (index + 1) & mask_;
   }
-  slots_[place] = {key, merge};
+  slots_[index] = {key, merge};
 }
 
 Bpe::Bpe(Vocabulary vocabulary, BpeSettings settings)
@@ -62,8 +62,8 @@ StatusOr<std::unique_ptr<Bpe>> Bpe::Create(Vocabulary vocabulary, const Merges& 
 Status Bpe::AddMerges(const Merges& merges, const std::vector<std::uint32_t>& ranks) {
   pairs_ = PairTable(merges.size());
   const std::string& prefix = settings_.continuing_subword_prefix;
-  cuts_at_blanks_ = vocabulary().Find(kBlank).has_value() && prefix.empty() &&
-                    settings_.end_of_word_suffix.empty();
+  splits_at_blanks_ = vocabulary().Find(kBlank).has_value() && prefix.empty() &&
+                      settings_.end_of_word_suffix.empty();
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
     const auto refuse = [&](const std::string& token) {
@@ -79,7 +79,7 @@ Status Bpe::AddMerges(const Merges& merges, const std::vector<std::uint32_t>& ra
     if (!id) return refuse(merged);
     const auto early = ranks.empty() ? static_cast<std::uint32_t>(rank) : ranks[rank];
     pairs_.Add(*left_id, *right_id, {early, *id});
-    if (cuts_at_blanks_ && HasInnerBlank(merged)) cuts_at_blanks_ = false;
+    if (splits_at_blanks_ && HasInnerBlank(merged)) splits_at_blanks_ = false;
   }
   return OkStatus();
 }
@@ -95,17 +95,17 @@ bool Bpe::ReadBytes() {
   }
   if (settings_.ignore_merges) {
     vocabulary().ForEach([&](std::string_view token, std::uint32_t id) {
-      if (const auto bytes = LettersToBytes(token)) whole_words_.emplace(*bytes, id);
+      if (const auto bytes = LettersToBytes(token)) vocabulary_words_.emplace(*bytes, id);
     });
   }
   reads_bytes_ = true;
   return true;
 }
 
-std::optional<std::uint32_t> Bpe::FindWhole(std::string_view word) const {
+std::optional<std::uint32_t> Bpe::FindVocabularyWord(std::string_view word) const {
   if (!reads_bytes_) return vocabulary().Find(word);
-  const auto found = whole_words_.find(std::string(word));
-  if (found == whole_words_.end()) return std::nullopt;
+  const auto found = vocabulary_words_.find(std::string(word));
+  if (found == vocabulary_words_.end()) return std::nullopt;
   return found->second;
 }
 
@@ -113,19 +113,19 @@ Status Bpe::Tokenize(std::string_view word, WordCache* cache, std::vector<Token>
   if (cache->Find(word, 0, tokens)) return OkStatus();
   const std::size_t first = tokens->size();
   if (settings_.ignore_merges) {
-    if (const auto id = FindWhole(word)) {
+    if (const auto id = FindVocabularyWord(word)) {
       tokens->push_back({*id, 0, static_cast<std::uint32_t>(word.size())});
       cache->Keep(word, 0, std::span(*tokens).subspan(first));
       return OkStatus();
     }
   }
-  const bool whole = reads_bytes_ || !cuts_at_blanks_ || settings_.ignore_merges;
+  const bool as_one_word = reads_bytes_ || !splits_at_blanks_ || settings_.ignore_merges;
   for (std::size_t begin = 0; begin < word.size();) {
-    const std::size_t end = whole ? word.size() : EndOfPart(word, begin);
+    const std::size_t end = as_one_word ? word.size() : EndOfPart(word, begin);
     const std::string_view part = word.substr(begin, end - begin);
     const auto offset = static_cast<std::uint32_t>(begin);
     begin = end;
-    if (!whole && cache->Find(part, offset, tokens)) continue;
+    if (!as_one_word && cache->Find(part, offset, tokens)) continue;
     const std::size_t part_first = tokens->size();
     DS_RETURN_IF_ERROR(TokenizePart(part, offset, tokens));
     cache->Keep(part, offset, std::span(*tokens).subspan(part_first));
@@ -244,27 +244,27 @@ void Bpe::MergeLong(std::vector<Symbol>* symbols) const {
     previous[i] = i > 0 ? i - 1 : kEnd;
   }
   std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> heap;
-  const auto offer = [&](std::uint32_t place) {
-    if (place == kEnd || next[place] == kEnd) return;
-    const PairTable::Merge merge = pairs_.Find(list[place].id, list[next[place]].id);
-    if (merge.rank != PairTable::kNone) heap.push((std::uint64_t{merge.rank} << 32) | place);
+  const auto offer = [&](std::uint32_t index) {
+    if (index == kEnd || next[index] == kEnd) return;
+    const PairTable::Merge merge = pairs_.Find(list[index].id, list[next[index]].id);
+    if (merge.rank != PairTable::kNone) heap.push((std::uint64_t{merge.rank} << 32) | index);
   };
   for (std::uint32_t i = 0; i < count; ++i) offer(i);
   while (!heap.empty()) {
     const auto rank = static_cast<std::uint32_t>(heap.top() >> 32);
-    const auto place = static_cast<std::uint32_t>(heap.top());
+    const auto index = static_cast<std::uint32_t>(heap.top());
     heap.pop();
-    if (gone[place] || next[place] == kEnd) continue;
-    const std::uint32_t right = next[place];
-    const PairTable::Merge merge = pairs_.Find(list[place].id, list[right].id);
+    if (gone[index] || next[index] == kEnd) continue;
+    const std::uint32_t right = next[index];
+    const PairTable::Merge merge = pairs_.Find(list[index].id, list[right].id);
     if (merge.rank != rank) continue;
-    list[place].id = merge.id;
-    list[place].length += list[right].length;
+    list[index].id = merge.id;
+    list[index].length += list[right].length;
     gone[right] = true;
-    next[place] = next[right];
-    if (next[right] != kEnd) previous[next[right]] = place;
-    offer(previous[place]);
-    offer(place);
+    next[index] = next[right];
+    if (next[right] != kEnd) previous[next[right]] = index;
+    offer(previous[index]);
+    offer(index);
   }
   std::size_t kept = 0;
   for (std::uint32_t i = 0; i != kEnd; i = next[i]) list[kept++] = list[i];

@@ -35,7 +35,7 @@ class PairTable {
 
   Merge Find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = KeyOf(left, right);
-    for (std::size_t place = PlaceOf(key);; place = (place + 1) & mask_) {
+    for (std::size_t place = SlotOf(key);; place = (place + 1) & mask_) {
       const Slot& slot = slots_[place];
       if (slot.key == key) return slot.merge;
       if (slot.merge.rank == kNone) return {};
@@ -50,7 +50,7 @@ class PairTable {
   static std::uint64_t KeyOf(std::uint32_t left, std::uint32_t right) {
     return (std::uint64_t{left} << 32) | right;
   }
-  std::size_t PlaceOf(std::uint64_t key) const {
+  std::size_t SlotOf(std::uint64_t key) const {
     return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> 32) & mask_;
   }
 
@@ -89,7 +89,7 @@ class Bpe final : public Model {
 
   Bpe(Vocabulary vocabulary, BpeSettings settings);
   Status AddMerges(const Merges& merges, const std::vector<std::uint32_t>& ranks);
-  std::optional<std::uint32_t> FindWhole(std::string_view word) const;
+  std::optional<std::uint32_t> FindVocabularyWord(std::string_view word) const;
   std::size_t EndOfPart(std::string_view word, std::size_t begin) const;
   Status TokenizePart(std::string_view part, std::uint32_t offset,
                       std::vector<Token>* tokens) const;
@@ -104,10 +104,10 @@ class Bpe final : public Model {
   // The letters of the vocabulary stand for bytes.
   bool reads_bytes_ = false;
   std::array<std::uint32_t, 256> byte_ids_ = {};
-  std::unordered_map<std::string, std::uint32_t> whole_words_;  // by their bytes
+  std::unordered_map<std::string, std::uint32_t> vocabulary_words_;  // by their bytes
   // True when no token has U+2581 after another character. Words are then split before U+2581, so
   // that the cache is effective even where a text is one word.
-  bool cuts_at_blanks_ = false;
+  bool splits_at_blanks_ = false;
 };
 
 }  // namespace ds::tokenizer

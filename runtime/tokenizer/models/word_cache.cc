@@ -5,8 +5,8 @@
 namespace ds::tokenizer {
 namespace {
 
-constexpr std::size_t kPlaces = std::size_t{1} << 17;  // a power of two
-constexpr std::size_t kMostWords = kPlaces / 2;
+constexpr std::size_t kSlots = std::size_t{1} << 17;  // a power of two
+constexpr std::size_t kMostWords = kSlots / 2;
 constexpr std::size_t kMostTokens = std::size_t{1} << 21;
 
 std::uint64_t Mix(std::uint64_t a) {
@@ -29,25 +29,25 @@ std::uint64_t HashOf(std::string_view word) {
 
 }  // namespace
 
-WordCache::WordCache() : entries_(kPlaces) {}
+WordCache::WordCache() : entries_(kSlots) {}
 
 // Returns the slot of the word, or the free slot where it belongs.
-std::size_t WordCache::PlaceOf(std::uint64_t hash, std::string_view word) const {
-  std::size_t place = hash >> 20 & (kPlaces - 1);
-  while (entries_[place].hash != 0) {
-    const Entry& entry = entries_[place];
+std::size_t WordCache::SlotOf(std::uint64_t hash, std::string_view word) const {
+  std::size_t slot_index = hash >> 20 & (kSlots - 1);
+  while (entries_[slot_index].hash != 0) {
+    const Entry& entry = entries_[slot_index];
     if (entry.hash == hash && entry.word_size == word.size() &&
         std::memcmp(words_.data() + entry.word, word.data(), word.size()) == 0) {
       break;
     }
-    place = (place + 1) & (kPlaces - 1);
+    slot_index = (slot_index + 1) & (kSlots - 1);
   }
-  return place;
+  return slot_index;
 }
 
 bool WordCache::Find(std::string_view word, std::uint32_t offset, std::vector<Token>* tokens) {
   if (word.size() > kLongestWord) return false;
-  const Entry& entry = entries_[PlaceOf(HashOf(word), word)];
+  const Entry& entry = entries_[SlotOf(HashOf(word), word)];
   if (entry.hash == 0) return false;
   for (std::uint32_t i = 0; i < entry.token_count; ++i) {
     const Token& token = tokens_[entry.tokens + i];
@@ -60,7 +60,7 @@ void WordCache::Keep(std::string_view word, std::uint32_t offset, std::span<cons
   if (word.size() > kLongestWord || tokens.size() > 4 * kLongestWord) return;
   if (count_ >= kMostWords || tokens_.size() >= kMostTokens) Clear();
   const std::uint64_t hash = HashOf(word);
-  Entry& entry = entries_[PlaceOf(hash, word)];
+  Entry& entry = entries_[SlotOf(hash, word)];
   entry = {hash, static_cast<std::uint32_t>(words_.size()),
            static_cast<std::uint32_t>(tokens_.size()), static_cast<std::uint16_t>(word.size()),
            static_cast<std::uint16_t>(tokens.size())};
@@ -72,7 +72,7 @@ void WordCache::Keep(std::string_view word, std::uint32_t offset, std::span<cons
 }
 
 void WordCache::Clear() {
-  entries_.assign(kPlaces, {});
+  entries_.assign(kSlots, {});
   words_.clear();
   tokens_.clear();
   count_ = 0;

@@ -42,7 +42,7 @@ class WordCache {
     std::uint32_t word = 0, tokens = 0;
     std::uint16_t word_size = 0, token_count = 0;
   };
-  std::size_t PlaceOf(std::uint64_t hash, std::string_view word) const;
+  std::size_t SlotOf(std::uint64_t hash, std::string_view word) const;
   void Clear();
 
   std::vector<Entry> entries_;

@@ -7,7 +7,7 @@ namespace ds::tokenizer {
 namespace {
 
 // Returns a trie of the tokens that begin with `prefix`, without the prefix.
-ByteTrie TrieBehind(const Vocabulary& vocabulary, std::string_view prefix) {
+ByteTrie TrieAfter(const Vocabulary& vocabulary, std::string_view prefix) {
   std::vector<std::pair<std::string, std::uint32_t>> keys;
   vocabulary.ForEach([&](std::string_view token, std::uint32_t id) {
     if (token.starts_with(prefix)) keys.emplace_back(token.substr(prefix.size()), id);
@@ -31,8 +31,8 @@ Status AppendUnknownWord(const Vocabulary& vocabulary, const std::string& token,
 WordPiece::WordPiece(Vocabulary vocabulary, Settings settings)
     : Model(std::move(vocabulary)),
       settings_(std::move(settings)),
-      first_(TrieBehind(this->vocabulary(), "")),
-      others_(TrieBehind(this->vocabulary(), settings_.continuing_subword_prefix)) {}
+      first_(TrieAfter(this->vocabulary(), "")),
+      others_(TrieAfter(this->vocabulary(), settings_.continuing_subword_prefix)) {}
 
 bool WordPiece::Cut(std::string_view word, std::vector<Token>* tokens) const {
   for (std::size_t at = 0; at < word.size();) {

@@ -134,7 +134,7 @@ StatusOr<PostProcessor> PostProcessor::Read(const JsonObject& component) {
   return processor;
 }
 
-PostProcessor PostProcessor::Around(const Template& before, const Template& behind) {
+PostProcessor PostProcessor::Around(const Template& before, const Template& after) {
   PostProcessor processor;
   std::array<Template, 2> templates;
   for (int count = 1; count <= 2; ++count) {
@@ -143,7 +143,7 @@ PostProcessor PostProcessor::Around(const Template& before, const Template& behi
       const auto type_id = static_cast<std::uint32_t>(sequence);
       for (const TemplateEntry& entry : before) made.push_back(WithType(entry, type_id));
       made.push_back({sequence, type_id, {}, {}});
-      for (const TemplateEntry& entry : behind) made.push_back(WithType(entry, type_id));
+      for (const TemplateEntry& entry : after) made.push_back(WithType(entry, type_id));
     }
   }
   processor.templates_ = std::move(templates);

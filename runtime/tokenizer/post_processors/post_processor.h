@@ -33,7 +33,7 @@ class PostProcessor {
   static StatusOr<PostProcessor> Read(const JsonObject& component);
 
   // Creates one that adds special tokens before and after each text.
-  static PostProcessor Around(const Template& before, const Template& behind);
+  static PostProcessor Around(const Template& before, const Template& after);
 
   // Returns the number of special tokens that it adds to one text, or to two.
   std::size_t CountAdded(bool pair) const;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/pre_tokenizers/words.h"
+#include "runtime/tokenizer/pre_tokenizers/pre_tokenized_text.h"
 #include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
@@ -15,7 +15,7 @@ namespace ds::tokenizer {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  virtual Status Apply(Words* words) const = 0;
+  virtual Status Apply(PreTokenizedText* words) const = 0;
 
   // Returns true for the step that replaces bytes by GPT-2's letters. A model that reads bytes can
   // skip it.

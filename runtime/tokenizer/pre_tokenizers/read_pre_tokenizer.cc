@@ -27,7 +27,9 @@ class SplitStep final : public PreTokenizer {
     };
   }
 
-  Status Apply(Words* words) const override { return words->Split(find_, behavior_, invert_); }
+  Status Apply(PreTokenizedText* words) const override {
+    return words->Split(find_, behavior_, invert_);
+  }
 
  private:
   std::optional<Pattern> pattern_;
@@ -39,7 +41,7 @@ class SplitStep final : public PreTokenizer {
 // Adds a blank before words that do not begin with one.
 class PrefixSpaceStep final : public PreTokenizer {
  public:
-  Status Apply(Words* words) const override {
+  Status Apply(PreTokenizedText* words) const override {
     words->Rewrite([](AlignedText* word, bool) {
       if (!word->text().starts_with(' ')) word->Prepend(" ");
     });
@@ -49,7 +51,7 @@ class PrefixSpaceStep final : public PreTokenizer {
 
 class LettersStep final : public PreTokenizer {
  public:
-  Status Apply(Words* words) const override {
+  Status Apply(PreTokenizedText* words) const override {
     words->Rewrite([](AlignedText* word, bool) { word->BytesToLetters(ByteLetters()); });
     return OkStatus();
   }
@@ -66,7 +68,7 @@ class MetaspaceStep final : public PreTokenizer {
         scheme_(scheme),
         split_(split) {}
 
-  Status Apply(Words* words) const override {
+  Status Apply(PreTokenizedText* words) const override {
     std::vector<Match> matches;
     words->Rewrite([&](AlignedText* word, bool first) {
       (void)blank_.FindMatches(word->text(), &matches).ok();  // searching for a text cannot fail
@@ -162,21 +164,21 @@ Status AddSteps(const JsonObject& component, Steps* steps) {
     return AddSplit(std::move(pattern), SplitBehavior::kRemoved, true, steps);
   }
   if (type == "WhitespaceSplit") {
-    return AddSplit(CharactersThat(IsWhiteSpace), SplitBehavior::kRemoved, false, steps);
+    return AddSplit(MatchCharacters(IsWhiteSpace), SplitBehavior::kRemoved, false, steps);
   }
   if (type == "Digits") {
     DS_ASSIGN_OR_RETURN(const bool single, component.Flag("individual_digits"));
     const auto behavior = single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
-    return AddSplit(CharactersThat(IsNumeric), behavior, false, steps);
+    return AddSplit(MatchCharacters(IsNumeric), behavior, false, steps);
   }
   if (type == "Punctuation") {
     DS_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(component, "Isolated"));
-    return AddSplit(CharactersThat(IsPunctuation), behavior, false, steps);
+    return AddSplit(MatchCharacters(IsPunctuation), behavior, false, steps);
   }
   if (type == "BertPreTokenizer") {
     DS_RETURN_IF_ERROR(
-        AddSplit(CharactersThat(IsWhiteSpace), SplitBehavior::kRemoved, false, steps));
-    return AddSplit(CharactersThat(IsPunctuation), SplitBehavior::kIsolated, false, steps);
+        AddSplit(MatchCharacters(IsWhiteSpace), SplitBehavior::kRemoved, false, steps));
+    return AddSplit(MatchCharacters(IsPunctuation), SplitBehavior::kIsolated, false, steps);
   }
   return UnknownType(component, "pre-tokenizer", type);
 }

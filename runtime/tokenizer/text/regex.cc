@@ -54,13 +54,13 @@ void Regex::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(co
 StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   DS_ASSIGN_OR_RETURN(const std::string translated, TranslateOnigurumaPattern(pattern));
   int error = 0;
-  PCRE2_SIZE place = 0;
+  PCRE2_SIZE offset = 0;
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context, 100);
   pcre2_code* code = pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &place, context);
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, context);
   pcre2_compile_context_free(context);
   if (code == nullptr) {
     return InvalidArgumentError("the pattern '" + std::string(pattern) +

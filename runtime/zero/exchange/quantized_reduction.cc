@@ -27,12 +27,12 @@ void LossFeedback::Begin(std::int64_t count, int slots) {
 
 void LossFeedback::Quantize(const at::Tensor& values, int slot, const at::Tensor& bytes) {
   const std::int64_t count = values.numel(), size = CountQuantizedBytes(count, kErrorBits);
-  const Lease kept = errors_.Acquire({slot * size, size});
+  const Lease previous = errors_.Acquire({slot * size, size});
   const device::LedgerEntry booked(context_.ledger, device::MemoryUse::kCommBuffers,
                                    context_.tier(),
                                    4 * count * static_cast<std::int64_t>(sizeof(float)));
   at::Tensor error = at::empty({count}, values.options().dtype(at::kFloat));
-  Dequantize(kept.tensor(), kErrorBits, error);
+  Dequantize(previous.tensor(), kErrorBits, error);
   at::Tensor lost = values + error;
   zero::Quantize(lost, kGradientBits, bytes);
   at::Tensor arriving = at::empty_like(error);
@@ -40,7 +40,7 @@ void LossFeedback::Quantize(const at::Tensor& values, int slot, const at::Tensor
   lost.sub_(arriving);
   error.mul_(loco_.err_beta).add_(lost, 1.0 - loco_.err_beta);
   // A non-finite gradient is detected after the exchange; it must not persist in the error.
-  zero::Quantize(at::nan_to_num(error, 0.0, 0.0, 0.0), kErrorBits, kept.tensor());
+  zero::Quantize(at::nan_to_num(error, 0.0, 0.0, 0.0), kErrorBits, previous.tensor());
 }
 
 template <typename ForRank>
@@ -57,11 +57,11 @@ QuantizedReduction::Exchange QuantizedReduction::Pack(int ranks, std::int64_t co
   exchange.incoming = at::empty_like(exchange.outgoing);
   if (feedback != nullptr) feedback->Begin(count, ranks);
   for (int rank = 0; rank < ranks; ++rank) {
-    const at::Tensor place = exchange.outgoing.narrow(0, rank * size, size);
+    const at::Tensor destination = exchange.outgoing.narrow(0, rank * size, size);
     if (feedback != nullptr) {
-      feedback->Quantize(for_rank(rank), rank, place);
+      feedback->Quantize(for_rank(rank), rank, destination);
     } else {
-      Quantize(for_rank(rank), kGradientBits, place);
+      Quantize(for_rank(rank), kGradientBits, destination);
     }
   }
   return exchange;
@@ -84,26 +84,27 @@ at::Tensor QuantizedReduction::AddUp(const Exchange& exchange) {
 QuantizedReduction::QuantizedReduction(const QuantizedCall& call, const Context& context,
                                        LossFeedbacks* feedbacks)
     : part_(call.part) {
-  const auto& [part, whole, op, tag] = call;
+  const auto& [part, full, op, tag] = call;
   DS_CHECK(op == comm::ReduceOp::kSum || op == comm::ReduceOp::kAvg);
   comm::Communicator* far = context.groups.shards;
   const auto& [within, across] = context.secondary;
   const int ranks = far->size();
   const std::int64_t count = part.numel();
-  DS_CHECK(whole.numel() == count * ranks);
+  DS_CHECK(full.numel() == count * ranks);
   if (op == comm::ReduceOp::kAvg) divisor_ = ranks;
   LossFeedback* const first = feedbacks == nullptr ? nullptr : &feedbacks->first;
   if (within == nullptr) {
     last_ = Pack(
-        ranks, count, [&](int rank) { return call.whole.narrow(0, rank * count, count); }, context,
+        ranks, count, [&](int rank) { return call.full.narrow(0, rank * count, count); }, context,
         first);
   } else {
     // The neighbour with index p receives the parts of all ranks with index p, one for each group.
-    const std::int64_t groups = across->size(), places = within->size();
-    const at::Tensor parts = whole.view({groups, places, count});
+    const std::int64_t groups = across->size(), group_size = within->size();
+    const at::Tensor parts = full.view({groups, group_size, count});
     const Exchange near = Pack(
         within->size(), groups * count,
-        [&](int place) { return parts.select(1, place).reshape({-1}); }, context, first);
+        [&](int destination) { return parts.select(1, destination).reshape({-1}); }, context,
+        first);
     within->AllToAll(near.incoming, near.outgoing, {}, {}, tag);
     const at::Tensor group_sum = AddUp(near);
     far = across;

@@ -49,16 +49,16 @@ struct LossFeedbacks {
 // The arguments of one reduction; `tag` identifies it to ranks that compare their calls.
 struct QuantizedCall {
   at::Tensor part;
-  at::Tensor whole;
+  at::Tensor full;
   comm::ReduceOp op = comm::ReduceOp::kSum;
   std::string_view tag = {};
 };
 
-// Overwrites `part` with this rank's part of the reduced `whole`. `whole` has one part for each
+// Overwrites `part` with this rank's part of the reduced `full`. `full` has one part for each
 // rank of context.groups.shards, in their order, each a multiple of 8 elements. If there are
 // secondary groups, the sum has two levels: within them, then across. `feedbacks` may be null; it
-// belongs to this `whole`. Memory in addition to `whole`: twice its quantized bytes, and two fp32
-// sums of whole / within elements (part's size with one level).
+// belongs to this `full`. Memory in addition to `full`: twice its quantized bytes, and two fp32
+// sums of full / within elements (part's size with one level).
 //
 // With context.overlap the last exchange (with two levels the far one) overlaps with computation
 // until Await; the near one has ended when the constructor returns. Constructor and Await are

@@ -24,24 +24,23 @@ ShardGather::~ShardGather() {
   }
 }
 
-void ShardGather::Begin(const at::Tensor& whole, Lease shard, const std::string& tag,
-                        bool exactly) {
+void ShardGather::Begin(const at::Tensor& full, Lease shard, const std::string& tag, bool exactly) {
   Await();
-  under_way_.emplace(UnderWay{.whole = whole, .shard = std::move(shard)});
-  const at::Tensor& own = under_way_->shard.tensor();
-  at::Tensor arriving = whole;
-  if (form_ == Form::kKeptQuantized) {
+  pending_.emplace(PendingGather{.full = full, .shard = std::move(shard)});
+  const at::Tensor& own = pending_->shard.tensor();
+  at::Tensor arriving = full;
+  if (form_ == Form::kStoredQuantized) {
     const std::int64_t size = own.numel() * context_.groups.shards->size();
     Book(size);
-    arriving = under_way_->quantized = at::empty({size}, own.options());
+    arriving = pending_->quantized = at::empty({size}, own.options());
   }
   if (exactly) {
     AllGather(*context_.groups.shards, arriving, own, tag);
   } else if (secondary_is_current_) {
-    under_way_->shard = secondary_.Acquire();
-    AllGather(*context_.secondary.within, arriving, under_way_->shard.tensor(), tag);
+    pending_->shard = secondary_.Acquire();
+    AllGather(*context_.secondary.within, arriving, pending_->shard.tensor(), tag);
   } else {
-    under_way_->keeps_secondary = context_.secondary.within != nullptr;
+    pending_->keeps_secondary = context_.secondary.within != nullptr;
     if (form_ == Form::kQuantized) {
       BeginQuantized(tag);
     } else {
@@ -51,51 +50,51 @@ void ShardGather::Begin(const at::Tensor& whole, Lease shard, const std::string&
   if (!context_.overlap) Await();
 }
 
-void ShardGather::AllGather(comm::Communicator& group, const at::Tensor& whole,
+void ShardGather::AllGather(comm::Communicator& group, const at::Tensor& full,
                             const at::Tensor& shard, const std::string& tag) {
-  if (!context_.overlap) return group.AllGather(whole, shard, tag);
-  under_way_->work = group.AllGatherAsync(whole, shard, tag);
+  if (!context_.overlap) return group.AllGather(full, shard, tag);
+  pending_->work = group.AllGatherAsync(full, shard, tag);
 }
 
 void ShardGather::BeginQuantized(const std::string& tag) {
   comm::Communicator& group = *context_.groups.shards;
-  const at::Tensor& shard = under_way_->shard.tensor();
+  const at::Tensor& shard = pending_->shard.tensor();
   const std::int64_t size = CountQuantizedBytes(shard.numel(), kWeightBits);
   Book(size * (group.size() + 1));
   const at::TensorOptions options = at::TensorOptions(at::kByte).device(shard.device());
   const at::Tensor mine = at::empty({size}, options);
-  under_way_->quantized = at::empty({size * group.size()}, options);
+  pending_->quantized = at::empty({size * group.size()}, options);
   Quantize(shard, kWeightBits, mine);
-  AllGather(group, under_way_->quantized, mine, tag);
+  AllGather(group, pending_->quantized, mine, tag);
 }
 
 void ShardGather::Book(std::int64_t bytes) {
-  under_way_->booked =
+  pending_->booked =
       device::LedgerEntry(context_.ledger, device::MemoryUse::kCommBuffers, context_.tier(), bytes);
 }
 
 void ShardGather::Await() {
-  if (!under_way_) return;
-  UnderWay ended = std::move(*under_way_);
-  under_way_.reset();
+  if (!pending_) return;
+  PendingGather ended = std::move(*pending_);
+  pending_.reset();
   if (ended.work) ended.work->wait();
   const int size = ended.quantized.defined() ? context_.groups.shards->size() : 0;
   for (int rank = 0; rank < size; ++rank) {
-    const std::int64_t count = ended.whole.numel() / size, bytes = ended.quantized.numel() / size;
+    const std::int64_t count = ended.full.numel() / size, bytes = ended.quantized.numel() / size;
     Dequantize(ended.quantized.narrow(0, rank * bytes, bytes), kWeightBits,
-               ended.whole.narrow(0, rank * count, count));
+               ended.full.narrow(0, rank * count, count));
   }
-  const bool as_kept = form_ == Form::kKeptQuantized;
-  if (ended.keeps_secondary) KeepSecondaryShard(as_kept ? ended.quantized : ended.whole);
+  const bool as_stored = form_ == Form::kStoredQuantized;
+  if (ended.keeps_secondary) KeepSecondaryShard(as_stored ? ended.quantized : ended.full);
 }
 
-void ShardGather::KeepSecondaryShard(const at::Tensor& whole) {
+void ShardGather::KeepSecondaryShard(const at::Tensor& full) {
   const comm::Communicator& group = *context_.secondary.within;
-  const std::int64_t count = whole.numel() / group.size();
+  const std::int64_t count = full.numel() / group.size();
   if (!secondary_.defined()) {
-    secondary_ = Store(context_, {count, whole.scalar_type(), device::MemoryUse::kCommBuffers});
+    secondary_ = Store(context_, {count, full.scalar_type(), device::MemoryUse::kCommBuffers});
   }
-  secondary_.Acquire().tensor().copy_(whole.narrow(0, group.rank() * count, count));
+  secondary_.Acquire().tensor().copy_(full.narrow(0, group.rank() * count, count));
   secondary_is_current_ = true;
 }
 

@@ -27,20 +27,20 @@ class ShardGather {
   // The form of the shards, and of the data that is sent.
   enum class Form {
     kExact,
-    kQuantized,      // exact shards, sent as qwZ does
-    kKeptQuantized,  // the shards are kByte (Quantize), sent as they are
+    kQuantized,        // exact shards, sent as qwZ does
+    kStoredQuantized,  // the shards are kByte (Quantize), sent as they are
   };
   ShardGather(const Context& context, Form form) : context_(context), form_(form) {}
   ~ShardGather();
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
 
-  // Fills `whole` from the ranks' equal shards, in rank order. The result is there on return, or,
+  // Fills `full` from the ranks' equal shards, in rank order. The result is there on return, or,
   // with Context::overlap, after Await. `exactly` sends the shards bit for bit, for readers of the
   // weights.
-  void Begin(const at::Tensor& whole, Lease shard, const std::string& tag, bool exactly);
+  void Begin(const at::Tensor& full, Lease shard, const std::string& tag, bool exactly);
   void Await();
-  bool is_under_way() const { return under_way_.has_value(); }
+  bool is_pending() const { return pending_.has_value(); }
 
   // Invalidates hpZ's secondary shard. Call it after the shards have changed.
   void ForgetSecondary() { secondary_is_current_ = false; }
@@ -48,23 +48,23 @@ class ShardGather {
   void DropSecondary();
 
  private:
-  struct UnderWay {
-    at::Tensor whole;
+  struct PendingGather {
+    at::Tensor full;
     Lease shard;
     at::Tensor quantized = {};            // all shards, if sent quantized
     device::LedgerEntry booked = {};      // its bytes
     bool keeps_secondary = false;         // keep hpZ's shard of it
     std::optional<comm::Work> work = {};  // none: the call has ended
   };
-  void AllGather(comm::Communicator& group, const at::Tensor& whole, const at::Tensor& shard,
+  void AllGather(comm::Communicator& group, const at::Tensor& full, const at::Tensor& shard,
                  const std::string& tag);
   void BeginQuantized(const std::string& tag);
   void Book(std::int64_t bytes);
-  void KeepSecondaryShard(const at::Tensor& whole);
+  void KeepSecondaryShard(const at::Tensor& full);
 
   const Context& context_;
   const Form form_;
-  std::optional<UnderWay> under_way_;
+  std::optional<PendingGather> pending_;
   Store secondary_;  // hpZ's shard
   bool secondary_is_current_ = false;
 };

@@ -87,11 +87,11 @@ NonFiniteValue FindFirstInMean(const ShardedModel& model) {
     const FlatLayout& layout = bucket.parameters().layout();
     const FlatRange own = bucket.context().sharding.optimizer
                               ? layout.shard(bucket.context().groups.shards->rank())
-                              : layout.whole();
+                              : layout.full_range();
     FlatGradients& gradients = bucket.gradients();
     first_value = FindFirstIn(gradients.for_optimizer(gradients.optimizer_range()).tensor(),
                               layout.FindPieces(own), first);
-    gradients.Stow(gradients.optimizer_range());
+    gradients.Offload(gradients.optimizer_range());
   });
   return first_value;
 }
@@ -159,16 +159,16 @@ Trained FindUnused(const ShardedModel& model) {
 std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model,
                                                  std::optional<std::int64_t> first_loss) {
   const auto first = FindFirstOfAllRanks(model, FindFirstArrival(model, first_loss));
-  const std::string place =
+  const std::string location =
       first ? "rank " + std::to_string(static_cast<int>(first->value.rank)) + ", micro-step " +
                   std::to_string(static_cast<std::int64_t>(first->value.micro_step) + 1)
             : "";
   if (const auto found = FindFirstOfAllRanks(model, FindFirstInMean(model))) {
     return found->parameter + " (" + DescribeValue(found->value) + " of the mean over ranks" +
-           (place.empty() ? "" : ", first on " + place) + ")";
+           (location.empty() ? "" : ", first on " + location) + ")";
   }
   if (!first || first->parameter.empty()) return std::nullopt;
-  return first->parameter + " (" + DescribeValue(first->value) + ", " + place + ")";
+  return first->parameter + " (" + DescribeValue(first->value) + ", " + location + ")";
 }
 
 Status CheckNoneIsUnused(const ShardedModel& model) {

@@ -39,7 +39,7 @@ void FillWithZeros(optim::StateMap map, std::int64_t count, Store* store) {
   for (std::int64_t start = 0; start < count; start += kCopiedAtOnce) {
     const FlatRange range{start, std::min(kCopiedAtOnce, count - start)};
     store->Acquire(range, Access::kOverwrite).tensor().fill_(byte);
-    store->Stow(range);
+    store->Offload(range);
   }
 }
 
@@ -47,18 +47,19 @@ void FillWithZeros(optim::StateMap map, std::int64_t count, Store* store) {
 
 OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
                                const optim::Optimizer& optimizer, std::int64_t first_parameter,
-                               Rest rest)
+                               StorageTier storage_tier)
     : context_(context), bucket_(bucket), first_parameter_(first_parameter) {
   const FlatLayout& layout = bucket.parameters().layout();
   const int member = context.groups.shards->rank();
   const bool sharded = context.sharding.optimizer;
-  if (!sharded) rest = Rest::kHere;
-  own_ = sharded ? layout.shard(member) : layout.whole();
+  if (!sharded) storage_tier = StorageTier::kHere;
+  own_ = sharded ? layout.shard(member) : layout.full_range();
   launch_ = optim::FindFlatUpdate(context.device);
   if (context.dtypes.has_master_weights()) {
-    master_ = Store(context, {own_.count, context.dtypes.master, MemoryUse::kMasterWeights, rest});
+    master_ = Store(context,
+                    {own_.count, context.dtypes.master, MemoryUse::kMasterWeights, storage_tier});
     CopyWeights(/*to_masters=*/true);
-    Stow();
+    Offload();
   }
   for (const TrainingRange& range : bucket.ranges()) {
     const optim::ParameterGroup& group = bucket.member_of(range).group;
@@ -66,23 +67,23 @@ OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
         RangeState{.of = range,
                    .range = sharded ? layout.shard_of(range.range, member) : range.range,
                    .stored = {},
-                   .may_be_cut = optimizer.reach(group) == optim::Reach::kElement,
+                   .may_be_split = optimizer.reach(group) == optim::Reach::kElement,
                    .names = optimizer.state_names(group),
                    .stores = {},
                    .scales = {},
-                   .kept = {}});
+                   .saved = {}});
     const std::int64_t ahead =
-        rest == Rest::kFile ? (state.range.start - own_.start) % kPageElements : 0;
+        storage_tier == StorageTier::kFile ? (state.range.start - own_.start) % kPageElements : 0;
     state.stored = {state.range.start - ahead, state.range.count + ahead};
-    MakeState(&state, rest);
+    MakeState(&state, storage_tier);
   }
-  if (context.tiers.takes_back) MakeRoomToKeep(rest);
+  if (context.tiers.rolls_back) AllocateSavedValues(storage_tier);
 }
 
-void OptimizerShard::MakeState(RangeState* state, Rest rest) {
+void OptimizerShard::MakeState(RangeState* state, StorageTier storage_tier) {
   const bool blockwise = context_.blockwise_state;
   const FlatSpec spec{state->stored.count, blockwise ? c10::kByte : context_.dtypes.state,
-                      MemoryUse::kOptimizerState, rest};
+                      MemoryUse::kOptimizerState, storage_tier};
   const FlatSpec scales{config::CountStateBlocks(state->range.count), c10::kFloat,
                         MemoryUse::kOptimizerState};
   for (std::size_t i = 0; i < state->names.size(); ++i) {
@@ -93,19 +94,19 @@ void OptimizerShard::MakeState(RangeState* state, Rest rest) {
     } else {
       store.Zero();
     }
-    store.Stow();
+    store.Offload();
   }
 }
 
-void OptimizerShard::MakeRoomToKeep(Rest rest) {
+void OptimizerShard::AllocateSavedValues(StorageTier storage_tier) {
   const bool masters = master_.defined();
-  kept_weights_ =
-      Store(context_, {own_.count, masters ? context_.dtypes.master : context_.dtypes.parameter,
-                       masters ? MemoryUse::kMasterWeights : MemoryUse::kOptimizerState, rest});
+  saved_weights_ = Store(
+      context_, {own_.count, masters ? context_.dtypes.master : context_.dtypes.parameter,
+                 masters ? MemoryUse::kMasterWeights : MemoryUse::kOptimizerState, storage_tier});
   for (RangeState& state : states_) {
     const FlatSpec spec{state.stored.count, context_.dtypes.state, MemoryUse::kOptimizerState,
-                        rest};
-    for (std::size_t i = 0; i < state.names.size(); ++i) state.kept.emplace_back(context_, spec);
+                        storage_tier};
+    for (std::size_t i = 0; i < state.names.size(); ++i) state.saved.emplace_back(context_, spec);
   }
 }
 
@@ -117,16 +118,16 @@ Lease OptimizerShard::AcquireTarget(const FlatRange& range, Access access) {
 
 template <typename Visit>
 void OptimizerShard::ForEachPiece(Visit visit) {
-  const bool away = master_.rests_away() || bucket_.parameters().rests_away();
-  const std::int64_t at_once = away ? std::min(own_.count, kCopiedAtOnce) : own_.count;
+  const bool is_offloaded = master_.is_offloaded() || bucket_.parameters().is_offloaded();
+  const std::int64_t at_once = is_offloaded ? std::min(own_.count, kCopiedAtOnce) : own_.count;
   for (std::int64_t start = 0; start < own_.count; start += at_once) {
     visit(FlatRange{start, std::min(at_once, own_.count - start)});
   }
 }
 
-void OptimizerShard::StowWeights(const FlatRange& range) {
-  master_.Stow(range);
-  bucket_.parameters().StowShard(range);
+void OptimizerShard::OffloadWeights(const FlatRange& range) {
+  master_.Offload(range);
+  bucket_.parameters().OffloadShard(range);
 }
 
 void OptimizerShard::CopyWeights(bool to_masters) {
@@ -136,7 +137,7 @@ void OptimizerShard::CopyWeights(bool to_masters) {
       const Lease target = AcquireTarget(range, to_masters ? Access::kRead : Access::kOverwrite);
       (to_masters ? master : target).tensor().copy_((to_masters ? target : master).tensor());
     }
-    StowWeights(range);
+    OffloadWeights(range);
   });
 }
 
@@ -151,168 +152,172 @@ std::vector<optim::Segment> OptimizerShard::ListSegments(const FlatRange& range,
   return segments;
 }
 
-std::vector<OptimizerShard::Turn> OptimizerShard::ListTurns(std::int64_t most_elements) const {
-  std::vector<Turn> turns;
-  const bool in_memory = context_.tiers.optimizer != Rest::kFile;
+std::vector<OptimizerShard::SubGroup> OptimizerShard::ListSubGroups(
+    std::int64_t most_elements) const {
+  std::vector<SubGroup> sub_groups;
+  const bool in_memory = context_.tiers.optimizer != StorageTier::kFile;
   if (context_.blockwise_state && in_memory) {
     most_elements = std::min(most_elements, kBlockwiseAtOnce);
   }
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const FlatRange& all = states_[i].range;
-    if (!states_[i].may_be_cut || all.count <= most_elements) {
-      turns.push_back({i, all});
+    if (!states_[i].may_be_split || all.count <= most_elements) {
+      sub_groups.push_back({i, all});
       continue;
     }
     for (std::int64_t start = all.start; start < all.end();) {
-      const std::int64_t cut =
+      const std::int64_t boundary =
           own_.start + ((start - own_.start) / most_elements + 1) * most_elements;
-      const std::int64_t end = std::min(cut, all.end());
-      turns.push_back({i, {start, end - start}});
+      const std::int64_t end = std::min(boundary, all.end());
+      sub_groups.push_back({i, {start, end - start}});
       start = end;
     }
   }
-  return turns;
+  return sub_groups;
 }
 
-void OptimizerShard::Prefetch(const Turn& turn) {
-  bucket_.gradients().Prefetch({turn.range.start - own_.start, turn.range.count});
-  PrefetchState(turn);
+void OptimizerShard::Prefetch(const SubGroup& sub_group) {
+  bucket_.gradients().Prefetch({sub_group.range.start - own_.start, sub_group.range.count});
+  PrefetchState(sub_group);
 }
 
-void OptimizerShard::PrefetchState(const Turn& turn) {
-  const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  if (master_.rests_away()) master_.Prefetch(own);
+void OptimizerShard::PrefetchState(const SubGroup& sub_group) {
+  const FlatRange own{sub_group.range.start - own_.start, sub_group.range.count};
+  if (master_.is_offloaded()) master_.Prefetch(own);
   if (!master_.defined()) bucket_.parameters().PrefetchShard(own);
-  RangeState& state = states_[turn.state];
+  RangeState& state = states_[sub_group.state];
   for (Store& store : state.stores) {
-    if (store.rests_away())
-      store.Prefetch({turn.range.start - state.stored.start, turn.range.count});
+    if (store.is_offloaded())
+      store.Prefetch({sub_group.range.start - state.stored.start, sub_group.range.count});
   }
 }
 
-optim::Part OptimizerShard::MakeTarget(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
-  const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  RangeState& state = states_[turn.state];
-  optim::Part part{.group = bucket_.member_of(state.of).group};
+optim::OptimizerSlice OptimizerShard::MakeTarget(const SubGroup& sub_group, SliceUse use,
+                                                 std::vector<Lease>* leases) {
+  const FlatRange own{sub_group.range.start - own_.start, sub_group.range.count};
+  RangeState& state = states_[sub_group.state];
+  optim::OptimizerSlice slice{.group = bucket_.member_of(state.of).group};
   const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
-  if (use == PartUse::kBeside) {
-    const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+  if (use == SliceUse::kStateOnly) {
+    const FlatRange stored{sub_group.range.start - state.stored.start, sub_group.range.count};
     for (Store& store : state.stores) {
-      part.state.push_back(hold(store.AcquireWhereItLies(stored, Access::kUpdate)));
+      slice.state.push_back(hold(store.AcquireOnOwnTier(stored, Access::kUpdate)));
     }
-    return part;
+    return slice;
   }
-  part.launch = launch_;
-  part.parameter = hold(AcquireTarget(own, Access::kUpdate));
-  if (use == PartUse::kTarget) part.gradient = hold(bucket_.gradients().for_optimizer(own));
-  return part;
+  slice.launch = launch_;
+  slice.parameter = hold(AcquireTarget(own, Access::kUpdate));
+  if (use == SliceUse::kTarget) slice.gradient = hold(bucket_.gradients().for_optimizer(own));
+  return slice;
 }
 
-optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
-  if (use == PartUse::kTarget || use == PartUse::kTargetAlone || use == PartUse::kBeside) {
-    return MakeTarget(turn, use, leases);
+optim::OptimizerSlice OptimizerShard::MakeSlice(const SubGroup& sub_group, SliceUse use,
+                                                std::vector<Lease>* leases) {
+  if (use == SliceUse::kTarget || use == SliceUse::kTargetAlone || use == SliceUse::kStateOnly) {
+    return MakeTarget(sub_group, use, leases);
   }
   const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
-  const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  RangeState& state = states_[turn.state];
-  const bool updates = use != PartUse::kReview;
+  const FlatRange own{sub_group.range.start - own_.start, sub_group.range.count};
+  RangeState& state = states_[sub_group.state];
+  const bool updates = use != SliceUse::kReview;
   const bool publishes = updates && master_.defined();
   // Optimizers that need full ranges do not write the padding between parameters.
-  const bool writes_all = state.may_be_cut && use != PartUse::kDecided;
+  const bool writes_all = state.may_be_split && use != SliceUse::kDecided;
   const Access published = writes_all ? Access::kOverwrite : Access::kUpdate;
-  optim::Part part{
+  optim::OptimizerSlice slice{
       .parameter = hold(AcquireWeights(own, updates ? Access::kUpdate : Access::kRead)),
       .gradient = hold(bucket_.gradients().for_optimizer(own)),
       .published = publishes ? hold(AcquireTarget(own, published)) : at::Tensor(),
       .launch = launch_,
       .group = bucket_.member_of(state.of).group};
-  LendState(turn, &part, leases);
-  if (turn.range == state.range) Describe(state, &part);
-  if (use == PartUse::kTry) Keep(turn, part);
-  if (use == PartUse::kRetry) GiveBack(turn, part);
-  return part;
+  LendState(sub_group, &slice, leases);
+  if (sub_group.range == state.range) Describe(state, &slice);
+  if (use == SliceUse::kTry) Keep(sub_group, slice);
+  if (use == SliceUse::kRetry) Restore(sub_group, slice);
+  return slice;
 }
 
-FlatRange OptimizerShard::ScalesOf(const Turn& turn) const {
-  const std::int64_t start = turn.range.start - states_[turn.state].range.start;
-  return {start / config::kStateBlock, config::CountStateBlocks(turn.range.count)};
+FlatRange OptimizerShard::ScalesOf(const SubGroup& sub_group) const {
+  const std::int64_t start = sub_group.range.start - states_[sub_group.state].range.start;
+  return {start / config::kStateBlock, config::CountStateBlocks(sub_group.range.count)};
 }
 
-void OptimizerShard::LendState(const Turn& turn, optim::Part* part, std::vector<Lease>* leases) {
-  RangeState& state = states_[turn.state];
-  const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+void OptimizerShard::LendState(const SubGroup& sub_group, optim::OptimizerSlice* slice,
+                               std::vector<Lease>* leases) {
+  RangeState& state = states_[sub_group.state];
+  const FlatRange stored{sub_group.range.start - state.stored.start, sub_group.range.count};
   for (std::size_t i = 0; i < state.stores.size(); ++i) {
     at::Tensor lent = leases->emplace_back(state.stores[i].Acquire(stored)).tensor();
     if (context_.blockwise_state) {
-      const Lease scales = state.scales[i].Acquire(ScalesOf(turn), Access::kRead);
+      const Lease scales = state.scales[i].Acquire(ScalesOf(sub_group), Access::kRead);
       const at::Tensor bytes = std::exchange(lent, at::empty({stored.count}, at::kFloat));
       optim::DequantizeState(bytes.const_data_ptr<std::uint8_t>(),
                              scales.tensor().const_data_ptr<float>(), stored.count,
                              MapOf(state.names[i]), lent.mutable_data_ptr<float>());
     }
-    part->state.push_back(std::move(lent));
+    slice->state.push_back(std::move(lent));
   }
 }
 
-void OptimizerShard::KeepState(const Turn& turn, const optim::Part& part) {
+void OptimizerShard::KeepState(const SubGroup& sub_group, const optim::OptimizerSlice& slice) {
   if (!context_.blockwise_state) return;
-  RangeState& state = states_[turn.state];
-  const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+  RangeState& state = states_[sub_group.state];
+  const FlatRange stored{sub_group.range.start - state.stored.start, sub_group.range.count};
   for (std::size_t i = 0; i < state.stores.size(); ++i) {
     const Lease bytes = state.stores[i].Acquire(stored);
-    const Lease scales = state.scales[i].Acquire(ScalesOf(turn));
-    optim::QuantizeState(part.state[i].const_data_ptr<float>(), stored.count, MapOf(state.names[i]),
-                         bytes.tensor().mutable_data_ptr<std::uint8_t>(),
+    const Lease scales = state.scales[i].Acquire(ScalesOf(sub_group));
+    optim::QuantizeState(slice.state[i].const_data_ptr<float>(), stored.count,
+                         MapOf(state.names[i]), bytes.tensor().mutable_data_ptr<std::uint8_t>(),
                          scales.tensor().mutable_data_ptr<float>());
   }
 }
 
-void OptimizerShard::Keep(const Turn& turn, const optim::Part& part) {
-  const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  kept_weights_.Acquire(own, Access::kOverwrite).tensor().copy_(part.parameter);
-  RangeState& state = states_[turn.state];
-  const FlatRange range{turn.range.start - state.stored.start, turn.range.count};
-  for (std::size_t i = 0; i < state.kept.size(); ++i) {
-    state.kept[i].Acquire(range, Access::kOverwrite).tensor().copy_(part.state[i]);
+void OptimizerShard::Keep(const SubGroup& sub_group, const optim::OptimizerSlice& slice) {
+  const FlatRange own{sub_group.range.start - own_.start, sub_group.range.count};
+  saved_weights_.Acquire(own, Access::kOverwrite).tensor().copy_(slice.parameter);
+  RangeState& state = states_[sub_group.state];
+  const FlatRange range{sub_group.range.start - state.stored.start, sub_group.range.count};
+  for (std::size_t i = 0; i < state.saved.size(); ++i) {
+    state.saved[i].Acquire(range, Access::kOverwrite).tensor().copy_(slice.state[i]);
   }
 }
 
-void OptimizerShard::GiveBack(const Turn& turn, const optim::Part& part) {
-  const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  part.parameter.copy_(kept_weights_.Acquire(own, Access::kRead).tensor());
-  RangeState& state = states_[turn.state];
-  const FlatRange range{turn.range.start - state.stored.start, turn.range.count};
-  for (std::size_t i = 0; i < state.kept.size(); ++i) {
-    part.state[i].copy_(state.kept[i].Acquire(range, Access::kRead).tensor());
+void OptimizerShard::Restore(const SubGroup& sub_group, const optim::OptimizerSlice& slice) {
+  const FlatRange own{sub_group.range.start - own_.start, sub_group.range.count};
+  slice.parameter.copy_(saved_weights_.Acquire(own, Access::kRead).tensor());
+  RangeState& state = states_[sub_group.state];
+  const FlatRange range{sub_group.range.start - state.stored.start, sub_group.range.count};
+  for (std::size_t i = 0; i < state.saved.size(); ++i) {
+    slice.state[i].copy_(state.saved[i].Acquire(range, Access::kRead).tensor());
   }
 }
 
-void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const {
+void OptimizerShard::Describe(const RangeState& state, optim::OptimizerSlice* slice) const {
   const FlatParameters& parameters = bucket_.parameters();
   const FlatLayout& layout = parameters.layout();
-  part->sharded = context_.sharding.optimizer;
-  part->whole_start = state.range.start;
-  part->whole_numel = layout.padded_numel();
+  slice->sharded = context_.sharding.optimizer;
+  slice->full_start = state.range.start;
+  slice->full_numel = layout.padded_numel();
   for (const Piece& piece : layout.FindPieces(state.of.range)) {
-    part->whole_parameters.push_back(
+    slice->full_parameters.push_back(
         {.name = parameters.parameter(piece.parameter).name,
          .start = layout.parameter(piece.parameter).start,
          .shape = parameters.parameter(piece.parameter).tensor.sizes().vec()});
   }
-  part->segments = ListSegments(state.range, state);
-  part->owned =
+  slice->segments = ListSegments(state.range, state);
+  slice->owned =
       ListSegments(layout.shard_of(state.of.range, context_.groups.shards->rank()), state);
 }
 
-void OptimizerShard::Stow(const Turn& turn) {
-  const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  bucket_.gradients().Stow(own);
-  StowWeights(own);
-  kept_weights_.Stow(own);
-  RangeState& state = states_[turn.state];
-  for (std::vector<Store>* stores : {&state.stores, &state.kept}) {
+void OptimizerShard::Offload(const SubGroup& sub_group) {
+  const FlatRange own{sub_group.range.start - own_.start, sub_group.range.count};
+  bucket_.gradients().Offload(own);
+  OffloadWeights(own);
+  saved_weights_.Offload(own);
+  RangeState& state = states_[sub_group.state];
+  for (std::vector<Store>* stores : {&state.stores, &state.saved}) {
     for (Store& store : *stores) {
-      store.Stow({turn.range.start - state.stored.start, turn.range.count});
+      store.Offload({sub_group.range.start - state.stored.start, sub_group.range.count});
     }
   }
 }
@@ -320,10 +325,10 @@ void OptimizerShard::Stow(const Turn& turn) {
 void OptimizerShard::Settle() {
   master_.Settle();
   bucket_.parameters().store().Settle();
-  if (kept_weights_.defined()) kept_weights_.Settle();
+  if (saved_weights_.defined()) saved_weights_.Settle();
   for (RangeState& state : states_) {
     for (Store& store : state.stores) store.Settle();
-    for (Store& store : state.kept) store.Settle();
+    for (Store& store : state.saved) store.Settle();
   }
 }
 
@@ -331,15 +336,15 @@ void OptimizerShard::Publish() {
   if (context_.sharding.optimizer) bucket_.parameters().Publish();
 }
 
-void OptimizerShard::Stow() {
-  master_.Stow();
-  if (!bucket_.parameters().is_arriving()) bucket_.parameters().Stow();
+void OptimizerShard::Offload() {
+  master_.Offload();
+  if (!bucket_.parameters().is_arriving()) bucket_.parameters().Offload();
 }
 
 void OptimizerShard::PublishWeights() {
   if (master_.defined()) CopyWeights(/*to_masters=*/false);
   Publish();
-  Stow();
+  Offload();
 }
 
 // Checkpoints and moves to the host.
@@ -358,7 +363,7 @@ void AddShardsOf(const Context& context, const FlatParameters& parameters,
                                        : SourceOf(held.store, range),
          .replica = context.ReplicaOf(parameter.placement,
                                       held.is_shard ? context.ShardCopyAxes(parameter.placement)
-                                                    : context.WholeCopyAxes(parameter.placement))});
+                                                    : context.FullCopyAxes(parameter.placement))});
   }
 }
 
@@ -371,10 +376,10 @@ void OptimizerShard::MoveStateToHost() {
 
 // Offloaded stores stay offloaded between steps.
 void OptimizerShard::MoveBack() {
-  if (!master_.rests_away()) master_.Prefetch();
+  if (!master_.is_offloaded()) master_.Prefetch();
   for (RangeState& state : states_) {
     for (Store& store : state.stores) {
-      if (!store.rests_away()) store.Prefetch();
+      if (!store.is_offloaded()) store.Prefetch();
     }
     for (Store& store : state.scales) store.Prefetch();
   }
@@ -389,7 +394,7 @@ void OptimizerShard::AddScales(RangeState& state, std::vector<checkpoint::Tensor
       checkpoint::Placement placement = parameter.placement;
       placement.global_shape = {config::CountStateBlocks(parameter.tensor.numel())};
       const auto axes = sharded ? context_.ShardCopyAxes(parameter.placement)
-                                : context_.WholeCopyAxes(parameter.placement);
+                                : context_.FullCopyAxes(parameter.placement);
       shards->push_back(
           {.name = parameter.name + "/" + std::string(state.names[i]) + "_scales",
            .placement = placement,
@@ -410,7 +415,7 @@ void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   if (master_.defined()) {
     add({master_, own_, own_, "", sharded});
   } else {
-    add({parameters.store(), parameters.kept_range(), own_, "", sharded});
+    add({parameters.store(), parameters.stored_range(), own_, "", sharded});
   }
   for (RangeState& state : states_) {
     for (std::size_t i = 0; i < state.stores.size(); ++i) {

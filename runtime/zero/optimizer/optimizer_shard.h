@@ -20,11 +20,11 @@ namespace ds::zero {
 class OptimizerShard {
  public:
   // State starts at zero, master weights at the parameters' values. `first_parameter` is the
-  // ordinal of the bucket's first parameter among the trainable ones. `rest` is the tier that
-  // stores sharded state and masters. Requires a trainable bucket. The context, bucket and
+  // ordinal of the bucket's first parameter among the trainable ones. `storage_tier` is the tier
+  // that stores sharded state and masters. Requires a trainable bucket. The context, bucket and
   // optimizer must outlive this object.
   OptimizerShard(const Context& context, Bucket& bucket, const optim::Optimizer& optimizer,
-                 std::int64_t first_parameter, Rest rest);
+                 std::int64_t first_parameter, StorageTier storage_tier);
 
   Bucket& bucket() const { return bucket_; }
   // Start of the updated part in the bucket's buffer.
@@ -32,43 +32,45 @@ class OptimizerShard {
 
   // A sub-group: elements updated in one step, this rank's part of a training range or a piece of
   // it.
-  struct Turn {
+  struct SubGroup {
     std::size_t state = 0;
     FlatRange range;  // in the buffer
   };
   // Returns one sub-group for each training range, even an empty one. If the optimizer allows it, a
   // range is split into sub-groups of at most `most_elements` elements.
-  std::vector<Turn> ListTurns(std::int64_t most_elements) const;
+  std::vector<SubGroup> ListSubGroups(std::int64_t most_elements) const;
   // Start loading the offloaded tensors that a sub-group needs: all of them, or all but the
   // gradients.
-  void Prefetch(const Turn& turn);
-  void PrefetchState(const Turn& turn);
-  enum class PartUse {
-    // For optim::RankParts::for_each: parameters are read, and there is no low-precision copy.
+  void Prefetch(const SubGroup& sub_group);
+  void PrefetchState(const SubGroup& sub_group);
+  enum class SliceUse {
+    // For optim::RankSlices::for_each: parameters are read, and there is no low-precision copy.
     kReview,
     kUpdate,
     kDecided,  // kUpdate, but Update::decision on the device may skip it
-    kTry,      // kUpdate, and saves the old values: requires Tiers::takes_back
+    kTry,      // kUpdate, and saves the old values: requires Tiers::rolls_back
     kRetry,    // kUpdate, starting from the values that kTry saved
-    // Only the updated parameters, as Part::parameter: with the gradient, or without it.
+    // Only the updated parameters, as OptimizerSlice::parameter: with the gradient, or without it.
     kTarget,
     kTargetAlone,
-    kBeside,  // only the state, on its own tier, for an update on the CPU
+    kStateOnly,  // only the state, on its own tier, for an update on the CPU
   };
-  // Returns the part that the optimizer updates. It is valid as long as `leases` live. If the
+  // Returns the slice that the optimizer updates. It is valid as long as `leases` live. If the
   // sub-group is not a full training range, only views and group are set. Requires reduced
   // gradients.
-  optim::Part MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases);
-  // Stores the state of an updated part, if MakePart has made the part a copy of it (8-bit state).
-  void KeepState(const Turn& turn, const optim::Part& part);
+  optim::OptimizerSlice MakeSlice(const SubGroup& sub_group, SliceUse use,
+                                  std::vector<Lease>* leases);
+  // Stores the state of an updated slice, if MakeSlice has made the slice a copy of it (8-bit
+  // state).
+  void KeepState(const SubGroup& sub_group, const optim::OptimizerSlice& slice);
   // Lends a range of the updated weights, counted from start(), on their own tier: the masters, or
   // the parameters if there are no masters.
-  Lease AcquireMastersWhereTheyLie(const FlatRange& range) {
-    return master_.defined() ? master_.AcquireWhereItLies(range, Access::kUpdate)
+  Lease AcquireMastersOnOwnTier(const FlatRange& range) {
+    return master_.defined() ? master_.AcquireOnOwnTier(range, Access::kUpdate)
                              : AcquireTarget(range, Access::kUpdate);
   }
-  // Offloads the sub-group's tensors again. Requires that the sub-group's part is gone.
-  void Stow(const Turn& turn);
+  // Offloads the sub-group's tensors again. Requires that the sub-group's slice is gone.
+  void Offload(const SubGroup& sub_group);
   // Waits until the offloaded tensors have been written.
   void Settle();
 
@@ -76,7 +78,7 @@ class OptimizerShard {
   void Publish();
   // Offloads the masters and this rank's part of the parameters to their tiers; parameters that are
   // being gathered are skipped. Requires that no part lives.
-  void Stow();
+  void Offload();
 
   // Appends the updated weights and the optimizer state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
@@ -96,11 +98,11 @@ class OptimizerShard {
     // The range that the stores hold. In files it starts earlier, so that pages align with other
     // stores.
     FlatRange stored;
-    bool may_be_cut = false;
+    bool may_be_split = false;
     std::span<const std::string_view> names;
     std::vector<Store> stores;  // in the order of `names`
     std::vector<Store> scales;  // scales of their blocks, for 8-bit state
-    std::vector<Store> kept;    // values from before kTry
+    std::vector<Store> saved;   // values from before kTry
   };
 
   // Lends a range of the updated weights, counted from the first: the masters, or the parameters if
@@ -113,21 +115,23 @@ class OptimizerShard {
   // Calls visit(range) for the full range, piece by piece if something is offloaded.
   template <typename Visit>
   void ForEachPiece(Visit visit);
-  void StowWeights(const FlatRange& range);
-  void MakeRoomToKeep(Rest rest);
-  // Keep saves the values of the sub-group's part; GiveBack restores them.
-  void Keep(const Turn& turn, const optim::Part& part);
-  void GiveBack(const Turn& turn, const optim::Part& part);
+  void OffloadWeights(const FlatRange& range);
+  void AllocateSavedValues(StorageTier storage_tier);
+  // Keep saves the values of the sub-group's part; Restore restores them.
+  void Keep(const SubGroup& sub_group, const optim::OptimizerSlice& slice);
+  void Restore(const SubGroup& sub_group, const optim::OptimizerSlice& slice);
   // Copies the parameters to the masters, or the masters to the parameters.
   void CopyWeights(bool to_masters);
   // Sets the part's state: the stores' memory, or fp32 copies of 8-bit state.
-  void LendState(const Turn& turn, optim::Part* part, std::vector<Lease>* leases);
+  void LendState(const SubGroup& sub_group, optim::OptimizerSlice* slice,
+                 std::vector<Lease>* leases);
   // Returns the range of the sub-group's block scales.
-  FlatRange ScalesOf(const Turn& turn) const;
+  FlatRange ScalesOf(const SubGroup& sub_group) const;
   void AddScales(RangeState& state, std::vector<checkpoint::TensorShard>* shards);
-  optim::Part MakeTarget(const Turn& turn, PartUse use, std::vector<Lease>* leases);
-  void Describe(const RangeState& state, optim::Part* part) const;
-  void MakeState(RangeState* state, Rest rest);
+  optim::OptimizerSlice MakeTarget(const SubGroup& sub_group, SliceUse use,
+                                   std::vector<Lease>* leases);
+  void Describe(const RangeState& state, optim::OptimizerSlice* slice) const;
+  void MakeState(RangeState* state, StorageTier storage_tier);
   std::vector<optim::Segment> ListSegments(const FlatRange& range, const RangeState& state) const;
 
   const Context& context_;
@@ -136,7 +140,7 @@ class OptimizerShard {
   FlatRange own_;  // this rank's part of the buffer
   optim::FlatUpdate launch_ = nullptr;
   Store master_;
-  Store kept_weights_;  // values from before kTry
+  Store saved_weights_;  // values from before kTry
   std::vector<RangeState> states_;
 };
 

@@ -19,41 +19,41 @@
 namespace ds::zero {
 namespace {
 
-constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-using PartUse = OptimizerShard::PartUse;
+using SliceUse = OptimizerShard::SliceUse;
 
-std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
+std::vector<bool> ListResidentBuckets(const ShardedModel& model) {
   std::vector<std::int64_t> numels;
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
     numels.push_back(bucket.parameters().layout().shard_numel());
   });
-  return ListKept(numels, model.context().tiers.optimizer_share);
+  return ChooseResident(numels, model.context().tiers.optimizer_share);
 }
 
 // Allocates space in the files for a step's gradients and frees it again. On file systems that
 // allocate in advance, a drive without enough space thus fails before the first step.
-void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kept) {
+void ReserveGradientSpace(const ShardedModel& model, const std::vector<bool>& resident) {
   const Context& context = model.context();
   const Tiers& tiers = context.tiers;
-  const bool updates_first = tiers.updates_in_backward && !tiers.takes_back;
-  if (tiers.gradients != Rest::kFile || updates_first) return;
-  std::vector<offload::Extent> room;
+  const bool updates_first = tiers.updates_in_backward && !tiers.rolls_back;
+  if (tiers.gradients != StorageTier::kFile || updates_first) return;
+  std::vector<offload::Extent> reserved;
   std::size_t index = 0;
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
     const std::int64_t bytes = bucket.parameters().layout().shard_numel() *
                                static_cast<std::int64_t>(c10::elementSize(context.dtypes.gradient));
-    if (kept[index++] || bytes < tiers.smallest_bytes) return;
+    if (resident[index++] || bytes < tiers.smallest_bytes) return;
     StatusOr<offload::Extent> extent = tiers.optimizer_files->Allocate(bytes);
     TORCH_CHECK(extent.ok(), extent.status().message());
-    room.push_back(*std::move(extent));
+    reserved.push_back(*std::move(extent));
   });
 }
 
 // Returns the sum of squares of this rank's shard of a bucket's mean; elements that several ranks
-// hold count once. Tensors on a device other than the CPU are added to `away` instead.
+// hold count once. Tensors on a device other than the CPU are added to `device_sum` instead.
 double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
-                    optim::SquaresOfParts* away = nullptr) {
+                    optim::SquareSum* device_sum = nullptr) {
   const Context& context = bucket.context();
   const int member = context.groups.shards->rank();
   const FlatLayout& layout = bucket.parameters().layout();
@@ -62,8 +62,8 @@ double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
     const FlatRange own = layout.shard_of(range.range, member);
     const at::Tensor values = shard.narrow(0, own.start - layout.shard(member).start, own.count);
     const int copies = context.CountShardCopies(bucket.member_of(range).placement);
-    if (away != nullptr && !values.is_cpu()) {
-      away->Add(values, 1.0 / copies);
+    if (device_sum != nullptr && !values.is_cpu()) {
+      device_sum->Add(values, 1.0 / copies);
     } else {
       sum += optim::SumOfSquares(values) / copies;
     }
@@ -72,40 +72,41 @@ double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
 }
 
 // The sub-groups of shards, in order, with transfers overlapped as Tiers says.
-class Turns {
+class SubGroupQueue {
  public:
-  explicit Turns(const Tiers& tiers) : tiers_(tiers) {}
+  explicit SubGroupQueue(const Tiers& tiers) : tiers_(tiers) {}
 
   void Add(OptimizerShard& shard) {
-    for (const OptimizerShard::Turn& turn : shard.ListTurns(tiers_.most_elements)) {
-      turns_.emplace_back(&shard, turn);
+    for (const OptimizerShard::SubGroup& sub_group : shard.ListSubGroups(tiers_.most_elements)) {
+      sub_groups_.emplace_back(&shard, sub_group);
     }
   }
 
   // Calls visit(part) for each sub-group in order, and leave(shard) after the last one of each
   // shard.
   template <typename Leave>
-  void Take(PartUse use, const optim::VisitPart& visit, Leave leave) const {
-    for (std::size_t i = 0; i < turns_.size(); ++i) {
-      const auto& [shard, turn] = turns_[i];
-      const bool is_last = i + 1 == turns_.size();
-      shard->Prefetch(turn);
+  void Take(SliceUse use, const optim::VisitSlice& visit, Leave leave) const {
+    for (std::size_t i = 0; i < sub_groups_.size(); ++i) {
+      const auto& [shard, sub_group] = sub_groups_[i];
+      const bool is_last = i + 1 == sub_groups_.size();
+      shard->Prefetch(sub_group);
       {
         std::vector<Lease> leases;
-        const optim::Part part = shard->MakePart(turn, use, &leases);
-        if (tiers_.reads_ahead && !is_last) turns_[i + 1].first->Prefetch(turns_[i + 1].second);
-        visit(part);
-        if (use != PartUse::kReview) shard->KeepState(turn, part);
+        const optim::OptimizerSlice slice = shard->MakeSlice(sub_group, use, &leases);
+        if (tiers_.reads_ahead && !is_last)
+          sub_groups_[i + 1].first->Prefetch(sub_groups_[i + 1].second);
+        visit(slice);
+        if (use != SliceUse::kReview) shard->KeepState(sub_group, slice);
       }
-      shard->Stow(turn);
+      shard->Offload(sub_group);
       if (!tiers_.writes_behind) shard->Settle();
-      if (is_last || turns_[i + 1].first != shard) leave(*shard);
+      if (is_last || sub_groups_[i + 1].first != shard) leave(*shard);
     }
   }
 
  private:
   const Tiers& tiers_;
-  std::vector<std::pair<OptimizerShard*, OptimizerShard::Turn>> turns_;
+  std::vector<std::pair<OptimizerShard*, OptimizerShard::SubGroup>> sub_groups_;
 };
 
 }  // namespace
@@ -114,20 +115,21 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
                                    const std::optional<config::ZenFlowConfig>& zenflow)
     : model_(model), optimizer_(optim::MakeOptimizer(config)) {
   const Tiers& tiers = model.context().tiers;
-  const std::vector<bool> kept = ListKeptBuckets(model);
+  const std::vector<bool> resident = ListResidentBuckets(model);
   ForEachTrainableBucket(model, [&](Bucket& bucket, std::int64_t first) {
-    const bool stays = kept[shards_.size()];
-    bucket.gradients().set_rest(
-        stays ? Rest::kHere : tiers.gradients,
+    const bool stays = resident[shards_.size()];
+    bucket.gradients().set_storage_tier(
+        stays ? StorageTier::kHere : tiers.gradients,
         [&bucket](const at::Tensor& shard) { return SumOfSquares(bucket, shard); });
-    shards_.push_back(std::make_unique<OptimizerShard>(bucket.context(), bucket, *optimizer_, first,
-                                                       stays ? Rest::kHere : tiers.optimizer));
+    shards_.push_back(
+        std::make_unique<OptimizerShard>(bucket.context(), bucket, *optimizer_, first,
+                                         stays ? StorageTier::kHere : tiers.optimizer));
     parameter_count_ = first + bucket.parameters().layout().size();
     takes_all_at_once_ =
         optimizer_->reach(bucket.parameters().parameter(0).group) == optim::Reach::kModel;
   });
   squares_.resize(shards_.size());
-  TryRoomForGradients(model, kept);
+  ReserveGradientSpace(model, resident);
   if (zenflow) {
     zenflow_ = std::make_unique<ZenFlow>(model.context(), *zenflow, *optimizer_);
     for (const auto& shard : shards_) zenflow_->Add(*shard);
@@ -142,11 +144,11 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
   }
   model.SetUpdates({.prepare = [this](int unit) { PrepareUnit(unit); },
                     .update = [this](int unit) { UpdateUnit(unit); },
-                    .end = [this] { EndUpdateBeside(); }});
+                    .end = [this] { FinishOverlappedUpdate(); }});
 }
 
 ShardedOptimizer::~ShardedOptimizer() {
-  if (beside_.valid()) beside_.wait();
+  if (overlapped_update_.valid()) overlapped_update_.wait();
 }
 
 // Each stage that holds a bucket has the gradients of its own blocks only.
@@ -159,11 +161,11 @@ void ShardedOptimizer::AddUpOverStages() {
     if (stages.empty()) return;
     std::string name = "stages";
     std::vector<int> ranks;
-    topology::Coordinates place = context.mesh.CoordinatesOf(rank);
+    topology::Coordinates coordinates = context.mesh.CoordinatesOf(rank);
     for (const int stage : stages) {
       name += " " + std::to_string(stage);
-      place[static_cast<std::size_t>(topology::Axis::kPipeline)] = stage;
-      ranks.push_back(context.mesh.RankAt(place));
+      coordinates[static_cast<std::size_t>(topology::Axis::kPipeline)] = stage;
+      ranks.push_back(context.mesh.RankAt(coordinates));
     }
     FlatGradients& gradients = bucket.gradients();
     const Lease mean = gradients.for_optimizer(gradients.optimizer_range(), Access::kUpdate);
@@ -173,8 +175,8 @@ void ShardedOptimizer::AddUpOverStages() {
 }
 
 void ShardedOptimizer::ReduceGradients(std::int64_t step) {
-  EndUpdateBeside();  // of a failed pass
-  own_gradients_ = optimizer_->WantsOwnGradients(step);
+  FinishOverlappedUpdate();  // of a failed pass
+  own_gradients_ = optimizer_->NeedsLocalGradients(step);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     if (squares_[i]) continue;  // already updated
     FlatGradients& gradients = shards_[i]->bucket().gradients();
@@ -212,12 +214,12 @@ void Squares::Add(const Squares& more) {
 
 Squares ShardedOptimizer::MeasureShard() const {
   if (own_gradients_) return {SumOfOwnSquares() / model_.context().groups.gradients->size()};
-  optim::SquaresOfParts away;
+  optim::SquareSum device_sum;
   Squares sum;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    sum.Add(squares_[i] ? *squares_[i] : Squares{SumOfSquaresOf(*shards_[i], &away)});
+    sum.Add(squares_[i] ? *squares_[i] : Squares{SumOfSquaresOf(*shards_[i], &device_sum)});
   }
-  sum.Add({.on_device = away.Sum()});
+  sum.Add({.on_device = device_sum.Sum()});
   return sum;
 }
 
@@ -226,21 +228,22 @@ Squares ShardedOptimizer::MeasureShard() const {
 bool ShardedOptimizer::takes_decision() const {
   const Context& context = model_.context();
   const Tiers& tiers = context.tiers;
-  const bool in_files = tiers.parameters == Rest::kFile || tiers.gradients == Rest::kFile ||
-                        tiers.optimizer == Rest::kFile;
+  const bool in_files = tiers.parameters == StorageTier::kFile ||
+                        tiers.gradients == StorageTier::kFile ||
+                        tiers.optimizer == StorageTier::kFile;
   return optimizer_->takes_decision() && !own_gradients_ && zenflow_ == nullptr && !in_files &&
          !tiers.updates_in_backward && !context.blockwise_state;
 }
 
 // The sum for a mean in a file is already known, unless the mean has been written since.
 double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard,
-                                        optim::SquaresOfParts* away) const {
+                                        optim::SquareSum* device_sum) const {
   FlatGradients& gradients = shard.bucket().gradients();
   if (const std::optional<double> measured = gradients.measured()) return *measured;
-  const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor(), away);
-  const bool stays = shard.bucket().context().tiers.gradients == Rest::kHere;
-  if (!stays && away != nullptr) away->Measure();  // before its tensors are offloaded
-  gradients.Stow(gradients.optimizer_range());
+  const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor(), device_sum);
+  const bool stays = shard.bucket().context().tiers.gradients == StorageTier::kHere;
+  if (!stays && device_sum != nullptr) device_sum->Measure();  // before its tensors are offloaded
+  gradients.Offload(gradients.optimizer_range());
   return sum;
 }
 
@@ -251,78 +254,78 @@ void ShardedOptimizer::Step(const optim::Update& update) {
   } else if (takes_all_at_once_) {
     StepAtOnce(update);
   } else {
-    StepInTurns(update);
+    StepInSubGroups(update);
   }
-  AwaitAndStow();
+  WaitAndOffload();
 }
 
-void ShardedOptimizer::AwaitAndStow() {
+void ShardedOptimizer::WaitAndOffload() {
   model_.AwaitParameters();
-  for (const auto& shard : shards_) shard->Stow();
+  for (const auto& shard : shards_) shard->Offload();
 }
 
-optim::RankParts ShardedOptimizer::DescribeRank() const {
-  return {.parts = {},
+optim::RankSlices ShardedOptimizer::DescribeRank() const {
+  return {.slices = {},
           .parameter_count = parameter_count_,
           .groups = model_.context().groups,
           .ledger = model_.context().ledger};
 }
 
 void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
-  const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
-  optim::RankParts all = DescribeRank();
+  const SliceUse use = update.decision.defined() ? SliceUse::kDecided : SliceUse::kUpdate;
+  optim::RankSlices all = DescribeRank();
   std::vector<Lease> leases;
   std::vector<std::size_t> ends;  // by shard: end of its parts in all.parts
   for (const auto& shard : shards_) {
-    for (const OptimizerShard::Turn& turn : shard->ListTurns(kWhole)) {
-      all.parts.push_back(shard->MakePart(turn, use, &leases));
+    for (const OptimizerShard::SubGroup& sub_group : shard->ListSubGroups(kUnlimited)) {
+      all.slices.push_back(shard->MakeSlice(sub_group, use, &leases));
     }
-    ends.push_back(all.parts.size());
+    ends.push_back(all.slices.size());
   }
   optimizer_->Begin(update, all);
-  for (std::size_t i = 0, part = 0; i < shards_.size(); ++i) {
-    for (; part < ends[i]; ++part) optimizer_->Apply(update, all.parts[part]);
+  for (std::size_t i = 0, slice = 0; i < shards_.size(); ++i) {
+    for (; slice < ends[i]; ++slice) optimizer_->Apply(update, all.slices[slice]);
     shards_[i]->Publish();  // overlaps with the next update
   }
 }
 
-void ShardedOptimizer::StepInTurns(const optim::Update& update) {
-  const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
-  Turns turns(model_.context().tiers), again(model_.context().tiers);
+void ShardedOptimizer::StepInSubGroups(const optim::Update& update) {
+  const SliceUse use = update.decision.defined() ? SliceUse::kDecided : SliceUse::kUpdate;
+  SubGroupQueue sub_groups(model_.context().tiers), again(model_.context().tiers);
   const bool was_right = !update_ || update_->gradient_scale == update.gradient_scale;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    if (!squares_[i]) turns.Add(*shards_[i]);
+    if (!squares_[i]) sub_groups.Add(*shards_[i]);
     if (squares_[i] && !was_right) again.Add(*shards_[i]);
   }
-  optim::RankParts all = DescribeRank();
-  all.for_each = [&](const optim::VisitPart& visit) {
-    turns.Take(PartUse::kReview, visit, [](OptimizerShard& shard) { shard.Stow(); });
+  optim::RankSlices all = DescribeRank();
+  all.for_each = [&](const optim::VisitSlice& visit) {
+    sub_groups.Take(SliceUse::kReview, visit, [](OptimizerShard& shard) { shard.Offload(); });
   };
   optimizer_->Begin(update, all);
-  const auto apply = [&](const optim::Part& part) { optimizer_->Apply(update, part); };
+  const auto apply = [&](const optim::OptimizerSlice& slice) { optimizer_->Apply(update, slice); };
   const auto leave = [](OptimizerShard& shard) {
     shard.Publish();  // overlaps with the next update
-    shard.Stow();
+    shard.Offload();
   };
-  if (!was_right) AwaitAndStow();  // the values being published are wrong
-  again.Take(PartUse::kRetry, apply, leave);
-  turns.Take(use, apply, leave);
+  if (!was_right) WaitAndOffload();  // the values being published are wrong
+  again.Take(SliceUse::kRetry, apply, leave);
+  sub_groups.Take(use, apply, leave);
 }
 
-bool ShardedOptimizer::TakeBack() {
-  EndUpdateBeside();  // of a failed pass
+bool ShardedOptimizer::RollBack() {
+  FinishOverlappedUpdate();  // of a failed pass
   if (!has_updated()) return true;
-  if (!model_.context().tiers.takes_back) return false;
+  if (!model_.context().tiers.rolls_back) return false;
   model_.ReleaseAll();
-  AwaitAndStow();  // the values being published are wrong
-  Turns turns(model_.context().tiers);
+  WaitAndOffload();  // the values being published are wrong
+  SubGroupQueue sub_groups(model_.context().tiers);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    if (squares_[i]) turns.Add(*shards_[i]);
+    if (squares_[i]) sub_groups.Add(*shards_[i]);
   }
-  turns.Take(
-      PartUse::kRetry, [](const optim::Part&) {},
+  sub_groups.Take(
+      SliceUse::kRetry, [](const optim::OptimizerSlice&) {},
       [](OptimizerShard& shard) { shard.PublishWeights(); });
-  AwaitAndStow();
+  WaitAndOffload();
   squares_.assign(squares_.size(), std::nullopt);
   return true;
 }
@@ -346,14 +349,14 @@ void ShardedOptimizer::PrepareUnit(int unit) {
   const Tiers& tiers = model_.context().tiers;
   const auto shards = ShardsOf(unit);
   if (!tiers.reads_ahead || shards.empty()) return;
-  shards[0]->PrefetchState(shards[0]->ListTurns(tiers.most_elements)[0]);
+  shards[0]->PrefetchState(shards[0]->ListSubGroups(tiers.most_elements)[0]);
 }
 
 void ShardedOptimizer::UpdateUnit(int unit) {
   DS_CHECK(update_.has_value());
-  EndUpdateBeside();
+  FinishOverlappedUpdate();
   const auto shards = ShardsOf(unit);
-  const auto turns = std::make_shared<Turns>(model_.context().tiers);
+  const auto sub_groups = std::make_shared<SubGroupQueue>(model_.context().tiers);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     std::optional<Squares>& squares = squares_[first_of_unit_[static_cast<std::size_t>(unit)] + i];
     TORCH_CHECK(!squares,
@@ -361,38 +364,40 @@ void ShardedOptimizer::UpdateUnit(int unit) {
                 "than once, and super_offload has updated it by the first: call backward for each");
     FlatGradients& gradients = shards[i]->bucket().gradients();
     gradients.Reduce();
-    optim::SquaresOfParts away;
-    squares = {.on_host = SumOfSquaresOf(*shards[i], &away)};
-    squares->on_device = away.Sum();
-    turns->Add(*shards[i]);
+    optim::SquareSum device_sum;
+    squares = {.on_host = SumOfSquaresOf(*shards[i], &device_sum)};
+    squares->on_device = device_sum.Sum();
+    sub_groups->Add(*shards[i]);
   }
   const Tiers& tiers = model_.context().tiers;
-  const PartUse use = tiers.takes_back ? PartUse::kTry : PartUse::kUpdate;
-  const auto apply = [this](const optim::Part& part) { optimizer_->Apply(*update_, part); };
-  if (!tiers.updates_beside) {
-    turns->Take(use, apply, [this](OptimizerShard& shard) { LeaveUpdated(shard); });
+  const SliceUse use = tiers.rolls_back ? SliceUse::kTry : SliceUse::kUpdate;
+  const auto apply = [this](const optim::OptimizerSlice& slice) {
+    optimizer_->Apply(*update_, slice);
+  };
+  if (!tiers.overlaps_update) {
+    sub_groups->Take(use, apply, [this](OptimizerShard& shard) { LeaveUpdated(shard); });
     return;
   }
-  for (const auto& shard : shards) lent_.push_back(shard.get());
-  beside_ = tiers.update_thread->Run(
-      [turns, use, apply] { turns->Take(use, apply, [](const OptimizerShard&) {}); });
+  for (const auto& shard : shards) updating_shards_.push_back(shard.get());
+  overlapped_update_ = tiers.update_thread->Run(
+      [sub_groups, use, apply] { sub_groups->Take(use, apply, [](const OptimizerShard&) {}); });
 }
 
 void ShardedOptimizer::LeaveUpdated(OptimizerShard& shard) {
-  if (!model_.context().tiers.takes_back) shard.bucket().gradients().DropMean();
+  if (!model_.context().tiers.rolls_back) shard.bucket().gradients().DropMean();
   shard.Publish();  // overlaps with the backward pass
-  shard.Stow();
+  shard.Offload();
 }
 
-void ShardedOptimizer::EndUpdateBeside() {
-  if (!beside_.valid()) return;
-  const std::vector<OptimizerShard*> shards = std::exchange(lent_, {});
-  beside_.get();
+void ShardedOptimizer::FinishOverlappedUpdate() {
+  if (!overlapped_update_.valid()) return;
+  const std::vector<OptimizerShard*> shards = std::exchange(updating_shards_, {});
+  overlapped_update_.get();
   for (OptimizerShard* const shard : shards) LeaveUpdated(*shard);
 }
 
 void ShardedOptimizer::ClearGradients() {
-  EndUpdateBeside();  // of a failed pass
+  FinishOverlappedUpdate();  // of a failed pass
   ForEachTrainableBucket(model_, [](Bucket& bucket, std::int64_t) { bucket.gradients().Clear(); });
   squares_.assign(squares_.size(), std::nullopt);
   update_.reset();
@@ -408,8 +413,8 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
     if (bucket.trainable()) return;
     const Context& context = bucket.context();
     FlatParameters& frozen = bucket.parameters();
-    const FlatRange kept = frozen.kept_range();
-    CheckpointedRange held{frozen.store(), kept, kept, "", context.sharding.parameters};
+    const FlatRange resident = frozen.stored_range();
+    CheckpointedRange held{frozen.store(), resident, resident, "", context.sharding.parameters};
     if (frozen.keeps_quantized()) held.quantized_from = frozen.full().scalar_type();
     AddShardsOf(context, frozen, held, shards);
   });
@@ -435,7 +440,7 @@ void ShardedOptimizer::ExpectState(const nlohmann::json& state) {
 void ShardedOptimizer::Settle() {
   if (!zenflow_) return;
   zenflow_->Settle();
-  AwaitAndStow();
+  WaitAndOffload();
 }
 
 Status ShardedOptimizer::LoadState(const nlohmann::json& state) {
@@ -480,10 +485,10 @@ void ShardedOptimizer::PublishWeights() {
   for (const auto& shard : shards_) shard->PublishWeights();
   if (zenflow_) zenflow_->WeightsWereWritten();
   ForEachBucket(model_, [](Bucket& bucket) {
-    const bool was_cut = bucket.context().sharding.parameters;
-    if (was_cut && !bucket.trainable()) bucket.parameters().Publish();
+    const bool was_sharded = bucket.context().sharding.parameters;
+    if (was_sharded && !bucket.trainable()) bucket.parameters().Publish();
   });
-  AwaitAndStow();
+  WaitAndOffload();
 }
 
 }  // namespace ds::zero

@@ -9,10 +9,10 @@
 //
 // Update in the backward pass (Tiers::updates_in_backward): call BeginUpdate before a backward pass
 // with GradientEnd::kUpdate. Buckets are then updated in that pass, and Step updates the remaining
-// ones. Only the sum of squares of their gradients is kept. With Tiers::takes_back this update is
+// ones. Only the sum of squares of their gradients is kept. With Tiers::rolls_back this update is
 // speculative, because the norm is not known yet: gradients and old values are kept. If the right
-// gradient_scale differs, Step repeats the update from the old values; TakeBack rolls it back. No
-// bit changes. With Tiers::updates_beside a thread with its own cores does the update. That thread
+// gradient_scale differs, Step repeats the update from the old values; RollBack rolls it back. No
+// bit changes. With Tiers::overlaps_update a thread with its own cores does the update. That thread
 // owns a unit's stores until the next unit's gradients, or the backward pass, have ended.
 //
 // The norm is always computed from this rank's shard, so it is bit-identical at every ZeRO stage.
@@ -32,7 +32,7 @@
 #include "runtime/zero/state_kind.h"
 
 namespace ds::optim {
-class SquaresOfParts;
+class SquareSum;
 }
 
 namespace ds::zero {
@@ -57,9 +57,9 @@ class ShardedOptimizer {
   ~ShardedOptimizer();
 
   // Returns whether update number `step` uses the mean over ranks (see ReduceGradients).
-  bool TakesMeans(std::int64_t step) const { return !optimizer_->WantsOwnGradients(step); }
+  bool TakesMeans(std::int64_t step) const { return !optimizer_->NeedsLocalGradients(step); }
   // Reduces the gradients for update number `step` to the mean over ranks. If the update uses each
-  // rank's own gradients (optim::Optimizer::WantsOwnGradients), it leaves them as they are.
+  // rank's own gradients (optim::Optimizer::NeedsLocalGradients), it leaves them as they are.
   // Gradients of parameters that several pipeline stages hold (Placement::stages) are summed over
   // those stages.
   void ReduceGradients(std::int64_t step);
@@ -81,7 +81,7 @@ class ShardedOptimizer {
   bool has_updated() const;
   // Rolls back all updates since ClearGradients and returns true. Returns false if that is no
   // longer possible. Collective.
-  bool TakeBack();
+  bool RollBack();
   void Step(const optim::Update& update);
   void ClearGradients();
 
@@ -112,22 +112,23 @@ class ShardedOptimizer {
  private:
   void AddUpOverStages();
   double SumOfOwnSquares() const;
-  // Adds squares of tensors that are, and stay, on another device than the CPU to `away` instead.
-  double SumOfSquaresOf(const OptimizerShard& shard, optim::SquaresOfParts* away = nullptr) const;
+  // Adds squares of tensors that are, and stay, on another device than the CPU to `device_sum`
+  // instead.
+  double SumOfSquaresOf(const OptimizerShard& shard, optim::SquareSum* device_sum = nullptr) const;
   // Step for an optimizer that needs all parts at once.
   void StepAtOnce(const optim::Update& update);
   // Step for all others: offloaded tensors are loaded and offloaded sub-group by sub-group.
-  void StepInTurns(const optim::Update& update);
+  void StepInSubGroups(const optim::Update& update);
   // Starts loading the first tensors that the unit's update needs.
   void PrepareUnit(int unit);
   void UpdateUnit(int unit);
   // Waits for the background update, and finishes it on this thread.
-  void EndUpdateBeside();
+  void FinishOverlappedUpdate();
   // Finishes an updated shard on this thread: starts publishing it. Collective.
   void LeaveUpdated(OptimizerShard& shard);
   std::span<const std::unique_ptr<OptimizerShard>> ShardsOf(int unit) const;
-  optim::RankParts DescribeRank() const;
-  void AwaitAndStow();
+  optim::RankSlices DescribeRank() const;
+  void WaitAndOffload();
 
   ShardedModel& model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -139,8 +140,8 @@ class ShardedOptimizer {
   std::optional<optim::Update> update_;                  // running in the backward pass
   std::vector<std::optional<Squares>> squares_;          // by shard; set once it is updated
   std::unique_ptr<ZenFlow> zenflow_;                     // null: every step updates everything
-  std::vector<OptimizerShard*> lent_;                    // shards used by the background update
-  std::future<void> beside_;
+  std::vector<OptimizerShard*> updating_shards_;         // shards used by the background update
+  std::future<void> overlapped_update_;
 };
 
 }  // namespace ds::zero

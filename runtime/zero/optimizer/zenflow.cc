@@ -18,9 +18,9 @@ namespace ds::zero {
 namespace {
 
 using device::MemoryUse;
-using PartUse = OptimizerShard::PartUse;
+using SliceUse = OptimizerShard::SliceUse;
 
-constexpr std::int64_t kWholeRange = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kFullRange = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::string_view kMoments[] = {"/zenflow_exp_avg", "/zenflow_exp_avg_sq"};
 constexpr std::string_view kGradient = "/zenflow_gradient";
@@ -31,8 +31,8 @@ void AddToColumns(const at::Tensor& values, std::int64_t start, const at::Tensor
   const at::Tensor sizes = values.to(at::kFloat).abs();
   for (std::int64_t at = start; at < end;) {
     const std::int64_t column = at % columns;
-    const bool whole_rows = column == 0 && end - at >= columns;
-    const std::int64_t rows = whole_rows ? (end - at) / columns : 1;
+    const bool full_rows = column == 0 && end - at >= columns;
+    const std::int64_t rows = full_rows ? (end - at) / columns : 1;
     const std::int64_t width = std::min(columns - column, end - at);
     const at::Tensor some = sizes.narrow(0, at - start, rows * width).view({rows, width});
     sums.narrow(0, column, width).add_(some.sum(0));
@@ -57,7 +57,7 @@ ZenFlow::ZenFlow(const Context& context, const config::ZenFlowConfig& config,
       launch_(optim::FindFlatUpdate(context.device)) {}
 
 ZenFlow::~ZenFlow() {
-  if (beside_.valid()) beside_.wait();
+  if (overlapped_update_.valid()) overlapped_update_.wait();
 }
 
 // Returns for each parameter the index of its matrix, or -1.
@@ -77,23 +77,24 @@ std::vector<int> ZenFlow::AddMatrices(const FlatParameters& parameters) {
 void ZenFlow::Add(OptimizerShard& shard) {
   const FlatParameters& parameters = shard.bucket().parameters();
   const FlatRange all = shard.bucket().gradients().optimizer_range();
-  const Rest rest = context_.sharding.optimizer ? context_.tiers.optimizer : Rest::kHere;
-  const FlatSpec spec{all.count, c10::kFloat, MemoryUse::kOptimizerState, rest};
-  Waiting waiting{.shard = &shard, .gradients = {Store(context_, spec), Store()}};
+  const StorageTier unselected =
+      context_.sharding.optimizer ? context_.tiers.optimizer : StorageTier::kHere;
+  const FlatSpec spec{all.count, c10::kFloat, MemoryUse::kOptimizerState, unselected};
+  AccumulatedShard waiting{.shard = &shard, .gradients = {Store(context_, spec), Store()}};
   waiting.gradients[0].Zero();
-  waiting.gradients[0].Stow();
+  waiting.gradients[0].Offload();
   if (config_.overlap_step) {
     waiting.gradients[1] = Store(context_, spec);
     waiting.gradients[1].Zero();
-    waiting.gradients[1].Stow();
+    waiting.gradients[1].Offload();
   }
   const std::vector<int> matrix_of = AddMatrices(parameters);
-  for (const OptimizerShard::Turn& turn : shard.ListTurns(kWholeRange)) {
+  for (const OptimizerShard::SubGroup& sub_group : shard.ListSubGroups(kFullRange)) {
     Range range{.shard = &shard,
-                .turn = turn,
-                .own = {turn.range.start - shard.start(), turn.range.count},
+                .sub_group = sub_group,
+                .own = {sub_group.range.start - shard.start(), sub_group.range.count},
                 .shard_index = waiting_.size()};
-    for (const Piece& piece : parameters.layout().FindPieces(turn.range)) {
+    for (const Piece& piece : parameters.layout().FindPieces(sub_group.range)) {
       range.parts.push_back({.piece = piece,
                              .shape = parameters.parameter(piece.parameter).tensor.sizes().vec(),
                              .matrix = matrix_of[static_cast<std::size_t>(piece.parameter)]});
@@ -101,35 +102,35 @@ void ZenFlow::Add(OptimizerShard& shard) {
     ranges_.push_back(std::move(range));
   }
   if (config_.overlap_step && !context_.dtypes.has_master_weights()) {
-    waiting.weights =
-        Store(context_, {all.count, context_.dtypes.parameter, MemoryUse::kMasterWeights, rest});
-    waiting.weights.Stow();  // the background update reads them there
+    waiting.weights = Store(
+        context_, {all.count, context_.dtypes.parameter, MemoryUse::kMasterWeights, unselected});
+    waiting.weights.Offload();  // the background update reads them there
   }
   waiting_.push_back(std::move(waiting));
 }
 
 at::Tensor ZenFlow::Gather(const at::Tensor& from, const Range& range) const {
   at::Tensor to = at::zeros({range.padded()}, from.options());
-  to.narrow(0, 0, range.count).copy_(at::index_select(from, 0, range.places.to(from.device())));
+  to.narrow(0, 0, range.count).copy_(at::index_select(from, 0, range.indices.to(from.device())));
   return to;
 }
 
 void ZenFlow::Scatter(const Range& range, const at::Tensor& values, const at::Tensor& to) const {
-  to.index_copy_(0, range.places.to(to.device()),
+  to.index_copy_(0, range.indices.to(to.device()),
                  values.narrow(0, 0, range.count).to(to.options()));
 }
 
-Lease ZenFlow::AcquireRestWeights(Range& range) {
+Lease ZenFlow::AcquireUnselectedWeights(Range& range) {
   Store& own = waiting_[range.shard_index].weights;
-  return own.defined() ? own.AcquireWhereItLies(range.own, Access::kUpdate)
-                       : range.shard->AcquireMastersWhereTheyLie(range.own);
+  return own.defined() ? own.AcquireOnOwnTier(range.own, Access::kUpdate)
+                       : range.shard->AcquireMastersOnOwnTier(range.own);
 }
 
 void ZenFlow::AddGradients(const optim::Update& update) {
-  for (Waiting& waiting : waiting_) {
+  for (AccumulatedShard& waiting : waiting_) {
     FlatGradients& gradients = waiting.shard->bucket().gradients();
     const FlatRange all = gradients.optimizer_range();
-    const Lease sum = waiting.gradients[current_].AcquireWhereItLies(all, Access::kUpdate);
+    const Lease sum = waiting.gradients[current_].AcquireOnOwnTier(all, Access::kUpdate);
     const Lease gradient = gradients.for_optimizer(all);
     if (steps_ == 0) {
       sum.tensor().copy_(gradient.tensor()).mul_(update.gradient_scale);
@@ -142,55 +143,57 @@ void ZenFlow::AddGradients(const optim::Update& update) {
 
 void ZenFlow::UpdateImportant(const optim::Update& update, Range* range) {
   std::vector<Lease> leases;
-  const optim::Part target = range->shard->MakePart(range->turn, PartUse::kTarget, &leases);
-  optim::Part part{.launch = launch_, .group = target.group};
-  part.gradient = Gather(target.gradient, *range);
+  const optim::OptimizerSlice target =
+      range->shard->MakeSlice(range->sub_group, SliceUse::kTarget, &leases);
+  optim::OptimizerSlice slice{.launch = launch_, .group = target.group};
+  slice.gradient = Gather(target.gradient, *range);
   Lease weights;
   if (range->weights.defined()) {
     weights = range->weights.Acquire();
-    part.parameter = weights.tensor();
+    slice.parameter = weights.tensor();
   } else {
-    part.parameter = Gather(target.parameter, *range);
+    slice.parameter = Gather(target.parameter, *range);
   }
   for (Store& store : range->moments) {
-    part.state.push_back(leases.emplace_back(store.Acquire()).tensor());
+    slice.state.push_back(leases.emplace_back(store.Acquire()).tensor());
   }
   optim::Update own = update;  // its moments start after the warm-up
   own.step = update.step - config_.full_warm_up_rounds;
-  optimizer_.Apply(own, part);
-  range->updated = part.parameter;
-  Scatter(*range, part.parameter, target.parameter);
+  optimizer_.Apply(own, slice);
+  range->updated = slice.parameter;
+  Scatter(*range, slice.parameter, target.parameter);
 }
 
-void ZenFlow::UpdateRest(const optim::Update& update) {
+void ZenFlow::UpdateUnselected(const optim::Update& update) {
   optim::Update mean = update;
   mean.gradient_scale = 1.0 / static_cast<double>(steps_);
   for (Range& range : ranges_) {
-    UpdateRestOf(&range, mean);
-    range.shard->Stow(range.turn);
+    UpdateUnselectedOf(&range, mean);
+    range.shard->Offload(range.sub_group);
   }
 }
 
-void ZenFlow::UpdateRestOf(Range* range, const optim::Update& mean) {
+void ZenFlow::UpdateUnselectedOf(Range* range, const optim::Update& mean) {
   std::vector<Lease> leases;
-  optim::Part part = range->shard->MakePart(range->turn, PartUse::kUpdate, &leases);
-  Waiting& waiting = waiting_[range->shard_index];
-  const Lease sum = waiting.gradients[current_].AcquireWhereItLies(range->own, Access::kRead);
-  part.gradient = sum.tensor().to(context_.device);
-  optimizer_.Apply(mean, part);
+  optim::OptimizerSlice slice =
+      range->shard->MakeSlice(range->sub_group, SliceUse::kUpdate, &leases);
+  AccumulatedShard& waiting = waiting_[range->shard_index];
+  const Lease sum = waiting.gradients[current_].AcquireOnOwnTier(range->own, Access::kRead);
+  slice.gradient = sum.tensor().to(context_.device);
+  optimizer_.Apply(mean, slice);
   if (range->updated.defined()) {
-    Scatter(*range, range->updated, part.parameter);
-    if (part.published.defined()) Scatter(*range, range->updated, part.published);
+    Scatter(*range, range->updated, slice.parameter);
+    if (slice.published.defined()) Scatter(*range, range->updated, slice.published);
   }
   if (!waiting.weights.defined()) return;
-  waiting.weights.AcquireWhereItLies(range->own, Access::kOverwrite).tensor().copy_(part.parameter);
+  waiting.weights.AcquireOnOwnTier(range->own, Access::kOverwrite).tensor().copy_(slice.parameter);
 }
 
 // The parts are views of the stores' memory, which is not used otherwise until the job has ended.
-void ZenFlow::UpdateRestBeside(const optim::Update& update) {
+void ZenFlow::UpdateUnselectedOverlapped(const optim::Update& update) {
   TakeOver();
   struct Job {
-    std::vector<optim::Part> parts;
+    std::vector<optim::OptimizerSlice> parts;
     std::vector<Lease> leases;
     optim::Update mean;
   };
@@ -198,57 +201,62 @@ void ZenFlow::UpdateRestBeside(const optim::Update& update) {
   job->mean = update;
   job->mean.gradient_scale = 1.0 / static_cast<double>(steps_);
   for (Range& range : ranges_) {
-    optim::Part part = range.shard->MakePart(range.turn, PartUse::kBeside, &job->leases);
-    part.parameter = job->leases.emplace_back(AcquireRestWeights(range)).tensor();
+    optim::OptimizerSlice slice =
+        range.shard->MakeSlice(range.sub_group, SliceUse::kStateOnly, &job->leases);
+    slice.parameter = job->leases.emplace_back(AcquireUnselectedWeights(range)).tensor();
     Store& sum = waiting_[range.shard_index].gradients[current_];
-    part.gradient =
-        job->leases.emplace_back(sum.AcquireWhereItLies(range.own, Access::kRead)).tensor();
-    job->parts.push_back(std::move(part));
+    slice.gradient =
+        job->leases.emplace_back(sum.AcquireOnOwnTier(range.own, Access::kRead)).tensor();
+    job->parts.push_back(std::move(slice));
   }
   const auto run = [job, &optimizer = optimizer_] {
-    for (const optim::Part& part : job->parts) optimizer.Apply(job->mean, part);
+    for (const optim::OptimizerSlice& slice : job->parts) optimizer.Apply(job->mean, slice);
     job->parts.clear();
   };
   UpdateThread* const thread = context_.tiers.update_thread;
-  beside_ = thread != nullptr ? thread->Run(run) : std::async(std::launch::async, run);
+  overlapped_update_ = thread != nullptr ? thread->Run(run) : std::async(std::launch::async, run);
   current_ = 1 - current_;
 }
 
 // Important columns keep their current values.
 void ZenFlow::TakeOver() {
-  if (!beside_.valid()) return;
-  beside_.get();
+  if (!overlapped_update_.valid()) return;
+  overlapped_update_.get();
   for (Range& range : ranges_) {
     std::vector<Lease> leases;
-    const optim::Part target = range.shard->MakePart(range.turn, PartUse::kTargetAlone, &leases);
-    const Lease weights = AcquireRestWeights(range);
-    const at::Tensor kept = range.places.defined() ? Gather(target.parameter, range) : at::Tensor();
+    const optim::OptimizerSlice target =
+        range.shard->MakeSlice(range.sub_group, SliceUse::kTargetAlone, &leases);
+    const Lease weights = AcquireUnselectedWeights(range);
+    const at::Tensor previous =
+        range.indices.defined() ? Gather(target.parameter, range) : at::Tensor();
     target.parameter.copy_(weights.tensor());
-    if (kept.defined()) Scatter(range, kept, target.parameter);
+    if (previous.defined()) Scatter(range, previous, target.parameter);
   }
 }
 
 void ZenFlow::Settle() {
-  if (!beside_.valid()) return;
+  if (!overlapped_update_.valid()) return;
   TakeOver();
-  for (Waiting& waiting : waiting_) {
+  for (AccumulatedShard& waiting : waiting_) {
     waiting.shard->Publish();
-    waiting.shard->Stow();
+    waiting.shard->Offload();
   }
 }
 
 void ZenFlow::WriteBack() {
-  if (beside_.valid()) beside_.wait();
+  if (overlapped_update_.valid()) overlapped_update_.wait();
   for (Range& range : ranges_) {
-    if (!range.places.defined()) continue;
-    const Lease rest = AcquireRestWeights(range);
+    if (!range.indices.defined()) continue;
+    const Lease unselected = AcquireUnselectedWeights(range);
     if (range.weights.defined()) {
-      const Lease weights = range.weights.AcquireWhereItLies(range.weights.whole(), Access::kRead);
-      Scatter(range, weights.tensor(), rest.tensor());
+      const Lease weights =
+          range.weights.AcquireOnOwnTier(range.weights.full_range(), Access::kRead);
+      Scatter(range, weights.tensor(), unselected.tensor());
     } else if (waiting_[range.shard_index].weights.defined()) {
       std::vector<Lease> leases;
-      const optim::Part target = range.shard->MakePart(range.turn, PartUse::kTargetAlone, &leases);
-      Scatter(range, Gather(target.parameter, range), rest.tensor());
+      const optim::OptimizerSlice target =
+          range.shard->MakeSlice(range.sub_group, SliceUse::kTargetAlone, &leases);
+      Scatter(range, Gather(target.parameter, range), unselected.tensor());
     }
   }
 }
@@ -258,11 +266,12 @@ void ZenFlow::WeightsWereWritten() {
     Store& own = waiting_[range.shard_index].weights;
     if (own.defined()) {
       std::vector<Lease> leases;
-      const optim::Part target = range.shard->MakePart(range.turn, PartUse::kTargetAlone, &leases);
-      own.AcquireWhereItLies(range.own, Access::kOverwrite).tensor().copy_(target.parameter);
+      const optim::OptimizerSlice target =
+          range.shard->MakeSlice(range.sub_group, SliceUse::kTargetAlone, &leases);
+      own.AcquireOnOwnTier(range.own, Access::kOverwrite).tensor().copy_(target.parameter);
     }
     if (!range.weights.defined()) continue;
-    const Lease masters = AcquireRestWeights(range);
+    const Lease masters = AcquireUnselectedWeights(range);
     range.weights.Acquire(Access::kOverwrite).tensor().copy_(Gather(masters.tensor(), range));
   }
 }
@@ -271,76 +280,77 @@ void ZenFlow::Step(const optim::Update& update) {
   const ZenFlowStep step = PlanZenFlowStep(config_, update.step);
   if (step.selects) Select();
   AddGradients(update);
-  bool updates_rest = step.updates_rest;
+  bool updates_unselected = step.updates_unselected;
   if (step.has_important && !config_.update_interval) {
-    updates_rest |= balance_.Add(MeasureMatrices(update.gradient_scale), config_);
+    updates_unselected |= balance_.Add(MeasureMatrices(update.gradient_scale), config_);
   }
   if (step.has_important) {
     for (Range& range : ranges_) {
       UpdateImportant(update, &range);
-      for (Store& store : range.moments) store.Stow();
+      for (Store& store : range.moments) store.Offload();
     }
   }
-  if (updates_rest) {
-    config_.overlap_step&& step.has_important ? UpdateRestBeside(update) : UpdateRest(update);
+  if (updates_unselected) {
+    config_.overlap_step&& step.has_important ? UpdateUnselectedOverlapped(update)
+                                              : UpdateUnselected(update);
     steps_ = 0;
     balance_.Clear();
   }
   for (Range& range : ranges_) range.updated = at::Tensor();
-  for (Waiting& waiting : waiting_) {
+  for (AccumulatedShard& waiting : waiting_) {
     waiting.shard->Publish();  // overlaps with the next shard's
-    waiting.shard->Stow();
+    waiting.shard->Offload();
   }
 }
 
 // Selects the important columns and locates them on this rank.
 
-void ZenFlow::MakePlaces(Range* range) {
-  std::vector<std::int64_t> places;
-  for (const Part& part : range->parts) {
-    const Piece& piece = part.piece;
+void ZenFlow::MakeIndices(Range* range) {
+  std::vector<std::int64_t> indices;
+  for (const ParameterPiece& slice : range->parts) {
+    const Piece& piece = slice.piece;
     const std::int64_t start = piece.parameter_start, end = start + piece.count;
     const auto add = [&](std::int64_t element) {
-      if (element >= start && element < end) places.push_back(piece.range_start + element - start);
+      if (element >= start && element < end) indices.push_back(piece.range_start + element - start);
     };
-    if (part.matrix < 0) {
+    if (slice.matrix < 0) {
       for (std::int64_t i = start; i < end; ++i) add(i);
       continue;
     }
-    const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
+    const Matrix& matrix = matrices_[static_cast<std::size_t>(slice.matrix)];
     for (std::int64_t row = start / matrix.columns; row * matrix.columns < end; ++row) {
       for (const std::int64_t column : matrix.chosen) add(row * matrix.columns + column);
     }
   }
-  range->count = static_cast<std::int64_t>(places.size());
-  range->places = at::tensor(places, at::kLong);
-  PutPlaces(range, context_.device, context_.tier());
+  range->count = static_cast<std::int64_t>(indices.size());
+  range->indices = at::tensor(indices, at::kLong);
+  PutIndices(range, context_.device, context_.tier());
 }
 
-void ZenFlow::PutPlaces(Range* range, at::Device device, device::MemoryTier tier) const {
-  if (!range->places.defined()) return;
-  range->places = range->places.to(device);
+void ZenFlow::PutIndices(Range* range, at::Device device, device::MemoryTier tier) const {
+  if (!range->indices.defined()) return;
+  range->indices = range->indices.to(device);
   range->booked = device::LedgerEntry(context_.ledger, MemoryUse::kOptimizerState, tier,
-                                      static_cast<std::int64_t>(range->places.nbytes()));
+                                      static_cast<std::int64_t>(range->indices.nbytes()));
 }
 
-ZenFlow::ImportantPiece ZenFlow::FindImportant(const Part& part) const {
-  const Piece& piece = part.piece;
-  if (part.matrix < 0) {
-    return {.shape = part.shape, .start = piece.parameter_start, .count = piece.count};
+ZenFlow::ImportantPiece ZenFlow::FindImportant(const ParameterPiece& slice) const {
+  const Piece& piece = slice.piece;
+  if (slice.matrix < 0) {
+    return {.shape = slice.shape, .start = piece.parameter_start, .count = piece.count};
   }
-  const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
+  const Matrix& matrix = matrices_[static_cast<std::size_t>(slice.matrix)];
   const auto before = [&](std::int64_t at) {
     return CountBefore(at, matrix.columns, matrix.chosen);
   };
   const std::int64_t start = before(piece.parameter_start);
-  return {.shape = {part.shape.at(0), static_cast<std::int64_t>(matrix.chosen.size())},
+  return {.shape = {slice.shape.at(0), static_cast<std::int64_t>(matrix.chosen.size())},
           .start = start,
           .count = before(piece.parameter_start + piece.count) - start};
 }
 
 void ZenFlow::Forget(Range* range) {
-  range->places = at::Tensor();
+  range->indices = at::Tensor();
   range->booked = {};
   range->count = 0;
   range->weights = {};
@@ -348,20 +358,20 @@ void ZenFlow::Forget(Range* range) {
 }
 
 // Moments start at zero, weights at the masters' values.
-void ZenFlow::Place(Range* range, bool takes_weights) {
-  MakePlaces(range);
-  const bool away = config_.offload && !context_.device.is_cpu();
+void ZenFlow::AllocateRange(Range* range, bool takes_weights) {
+  MakeIndices(range);
+  const bool is_offloaded = config_.offload && !context_.device.is_cpu();
   for (Store& store : range->moments) {
     store = Store(context_, {range->padded(), c10::kFloat, MemoryUse::kOptimizerState,
-                             away ? Rest::kHost : Rest::kHere});
+                             is_offloaded ? StorageTier::kHost : StorageTier::kHere});
     store.Zero();
-    store.Stow();
+    store.Offload();
   }
   if (!context_.dtypes.has_master_weights()) return;
-  range->weights = Store(
-      context_, {range->padded(), context_.dtypes.master, MemoryUse::kMasterWeights, Rest::kHere});
+  range->weights = Store(context_, {range->padded(), context_.dtypes.master,
+                                    MemoryUse::kMasterWeights, StorageTier::kHere});
   if (!takes_weights) return;
-  const Lease masters = AcquireRestWeights(*range);
+  const Lease masters = AcquireUnselectedWeights(*range);
   range->weights.Acquire(Access::kOverwrite).tensor().copy_(Gather(masters.tensor(), *range));
 }
 
@@ -372,11 +382,11 @@ void ZenFlow::Select() {
       at::zeros({columns_}, at::TensorOptions(at::kFloat).device(context_.device));
   for (const Range& range : ranges_) {
     const Lease gradient = range.shard->bucket().gradients().for_optimizer(range.own);
-    for (const Part& part : range.parts) {
-      if (part.matrix < 0) continue;
-      const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
-      AddToColumns(gradient.tensor().narrow(0, part.piece.range_start, part.piece.count),
-                   part.piece.parameter_start, sums.narrow(0, matrix.first_sum, matrix.columns));
+    for (const ParameterPiece& slice : range.parts) {
+      if (slice.matrix < 0) continue;
+      const Matrix& matrix = matrices_[static_cast<std::size_t>(slice.matrix)];
+      AddToColumns(gradient.tensor().narrow(0, slice.piece.range_start, slice.piece.count),
+                   slice.piece.parameter_start, sums.narrow(0, matrix.first_sum, matrix.columns));
     }
   }
   if (context_.sharding.optimizer && columns_ > 0) {
@@ -388,7 +398,7 @@ void ZenFlow::Select() {
     const float* const own = first + matrix.first_sum;
     matrix.chosen = ChooseColumns({own, own + matrix.columns}, config_.topk_ratio);
   }
-  for (Range& range : ranges_) Place(&range, /*takes_weights=*/true);
+  for (Range& range : ranges_) AllocateRange(&range, /*takes_weights=*/true);
   is_selected_ = true;
 }
 
@@ -398,15 +408,15 @@ std::vector<ZenFlowSums> ZenFlow::MeasureMatrices(double scale) const {
     const Lease lease = range.shard->bucket().gradients().for_optimizer(range.own);
     const at::Tensor sizes = lease.tensor().to(at::kFloat).abs();
     const at::Tensor important = at::zeros_like(sizes);
-    important.index_copy_(0, range.places, sizes.index_select(0, range.places));
-    for (const Part& part : range.parts) {
-      if (part.matrix < 0) continue;
+    important.index_copy_(0, range.indices, sizes.index_select(0, range.indices));
+    for (const ParameterPiece& slice : range.parts) {
+      if (slice.matrix < 0) continue;
       const auto sum = [&](const at::Tensor& values) {
-        return scale * values.narrow(0, part.piece.range_start, part.piece.count)
+        return scale * values.narrow(0, slice.piece.range_start, slice.piece.count)
                            .sum(at::kDouble)
                            .item<double>();
       };
-      const auto i = 2 * static_cast<std::size_t>(part.matrix);
+      const auto i = 2 * static_cast<std::size_t>(slice.matrix);
       own[i] += sum(important);
       own[i + 1] += sum(sizes);
     }
@@ -415,7 +425,7 @@ std::vector<ZenFlowSums> ZenFlow::MeasureMatrices(double scale) const {
   const auto add = [&](const std::vector<double>& rank) {
     for (std::size_t i = 0; i < sums.size(); ++i) {
       sums[i].important += rank[2 * i];
-      sums[i].rest += rank[2 * i + 1] - rank[2 * i];
+      sums[i].unselected += rank[2 * i + 1] - rank[2 * i];
     }
   };
   if (!context_.sharding.optimizer) {
@@ -437,9 +447,9 @@ void ZenFlow::MoveToHost(StateKind kind) {
       continue;
     }
     for (Store& store : range.moments) store.Release();
-    PutPlaces(&range, at::kCPU, device::MemoryTier::kHost);
+    PutIndices(&range, at::kCPU, device::MemoryTier::kHost);
   }
-  for (Waiting& waiting : waiting_) {
+  for (AccumulatedShard& waiting : waiting_) {
     if (masters) {
       waiting.weights.Release();
       continue;
@@ -451,14 +461,14 @@ void ZenFlow::MoveToHost(StateKind kind) {
 // Offloaded stores stay offloaded between steps.
 void ZenFlow::MoveBack() {
   const auto move = [](Store& store) {
-    if (!store.rests_away()) store.Prefetch();
+    if (!store.is_offloaded()) store.Prefetch();
   };
   for (Range& range : ranges_) {
     for (Store& store : range.moments) move(store);
     move(range.weights);
-    PutPlaces(&range, context_.device, context_.tier());
+    PutIndices(&range, context_.device, context_.tier());
   }
-  for (Waiting& waiting : waiting_) {
+  for (AccumulatedShard& waiting : waiting_) {
     for (Store& store : waiting.gradients) move(store);
     move(waiting.weights);
   }
@@ -474,16 +484,16 @@ void ZenFlow::AddShards(std::vector<checkpoint::TensorShard>* shards) {
     const FlatRange stored{range.shard->start(),
                            range.shard->bucket().gradients().optimizer_range().count};
     AddShardsOf(context_, parameters,
-                {sum, stored, range.turn.range, std::string(kGradient), sharded}, shards);
-    if (!range.places.defined()) continue;
+                {sum, stored, range.sub_group.range, std::string(kGradient), sharded}, shards);
+    if (!range.indices.defined()) continue;
     std::int64_t first = 0;
-    for (const Part& part : range.parts) {
-      const NamedParameter& parameter = parameters.parameter(part.piece.parameter);
-      const ImportantPiece piece = FindImportant(part);
+    for (const ParameterPiece& slice : range.parts) {
+      const NamedParameter& parameter = parameters.parameter(slice.piece.parameter);
+      const ImportantPiece piece = FindImportant(slice);
       checkpoint::Placement placement = parameter.placement;
       placement.global_shape = piece.shape;
       const auto axes = sharded ? context_.ShardCopyAxes(parameter.placement)
-                                : context_.WholeCopyAxes(parameter.placement);
+                                : context_.FullCopyAxes(parameter.placement);
       for (std::size_t i = 0; i < 2; ++i) {
         shards->push_back({.name = parameter.name + std::string(kMoments[i]),
                            .placement = placement,
@@ -502,7 +512,7 @@ nlohmann::json ZenFlow::State() const {
     if (!matrix.chosen.empty()) columns[matrix.name] = matrix.chosen;
   }
   for (const ZenFlowSums& each : balance_.sums()) {
-    sums.push_back({each.important, each.rest});
+    sums.push_back({each.important, each.unselected});
   }
   return {{"columns", columns},
           {"selected", is_selected_},
@@ -554,7 +564,7 @@ Status ZenFlow::CheckState(const nlohmann::json& state) const {
 }
 
 void ZenFlow::ExpectState(const nlohmann::json& state) {
-  if (beside_.valid()) beside_.get();  // its result will be overwritten
+  if (overlapped_update_.valid()) overlapped_update_.get();  // its result will be overwritten
   Read read = ReadState(state).value();
   steps_ = read.waiting_steps;
   balance_.Load(read.balance_steps, std::move(read.balance));
@@ -563,7 +573,7 @@ void ZenFlow::ExpectState(const nlohmann::json& state) {
   }
   is_selected_ = read.selected;
   for (Range& range : ranges_) {
-    is_selected_ ? Place(&range, /*takes_weights=*/false) : Forget(&range);
+    is_selected_ ? AllocateRange(&range, /*takes_weights=*/false) : Forget(&range);
   }
 }
 

@@ -78,7 +78,7 @@ class ZenFlow {
     std::vector<std::int64_t> chosen = {};  // the important columns, ascending
   };
   // A piece of a parameter within this rank's range.
-  struct Part {
+  struct ParameterPiece {
     Piece piece;
     std::vector<std::int64_t> shape;
     int matrix = -1;  // -1: not a matrix, so all of it is important
@@ -93,12 +93,12 @@ class ZenFlow {
   // A training range, or this rank's part of it, that is updated at once.
   struct Range {
     OptimizerShard* shard;
-    OptimizerShard::Turn turn;
+    OptimizerShard::SubGroup sub_group;
     FlatRange own;  // in the shard's stores
     std::size_t shard_index;
-    std::vector<Part> parts;
+    std::vector<ParameterPiece> parts;
     // The important elements: their indices in the range, ascending, and their own state.
-    at::Tensor places = {};
+    at::Tensor indices = {};
     device::LedgerEntry booked = {};
     std::int64_t count = 0;
     // The count, padded so that vector loops have no remainder, as for shards.
@@ -109,7 +109,7 @@ class ZenFlow {
     Store moments[2] = {};
     at::Tensor updated = {};  // their weights after this step's update
   };
-  struct Waiting {
+  struct AccumulatedShard {
     OptimizerShard* shard;
     // The sum of this interval, and the sum of the previous one, which the background update uses.
     Store gradients[2];
@@ -121,19 +121,19 @@ class ZenFlow {
   StatusOr<Read> ReadState(const nlohmann::json& state) const;
   std::vector<int> AddMatrices(const FlatParameters& parameters);
   void Select();
-  void Place(Range* range, bool takes_weights);
-  void MakePlaces(Range* range);
-  void PutPlaces(Range* range, at::Device device, device::MemoryTier tier) const;
+  void AllocateRange(Range* range, bool takes_weights);
+  void MakeIndices(Range* range);
+  void PutIndices(Range* range, at::Device device, device::MemoryTier tier) const;
   void Forget(Range* range);
-  ImportantPiece FindImportant(const Part& part) const;
+  ImportantPiece FindImportant(const ParameterPiece& part) const;
   std::vector<ZenFlowSums> MeasureMatrices(double scale) const;
   void AddGradients(const optim::Update& update);
   void UpdateImportant(const optim::Update& update, Range* range);
-  void UpdateRest(const optim::Update& update);
-  void UpdateRestOf(Range* range, const optim::Update& mean);
-  void UpdateRestBeside(const optim::Update& update);
+  void UpdateUnselected(const optim::Update& update);
+  void UpdateUnselectedOf(Range* range, const optim::Update& mean);
+  void UpdateUnselectedOverlapped(const optim::Update& update);
   void TakeOver();
-  Lease AcquireRestWeights(Range& range);
+  Lease AcquireUnselectedWeights(Range& range);
   at::Tensor Gather(const at::Tensor& from, const Range& range) const;
   void Scatter(const Range& range, const at::Tensor& values, const at::Tensor& to) const;
 
@@ -144,12 +144,12 @@ class ZenFlow {
   std::vector<Matrix> matrices_;
   std::int64_t columns_ = 0;  // of all matrices
   std::vector<Range> ranges_;
-  std::vector<Waiting> waiting_;  // by shard
-  bool is_selected_ = false;      // columns have been selected
-  std::int64_t steps_ = 0;        // number of accumulated steps
-  int current_ = 0;               // index in Waiting::gradients of the current sum
+  std::vector<AccumulatedShard> waiting_;  // by shard
+  bool is_selected_ = false;               // columns have been selected
+  std::int64_t steps_ = 0;                 // number of accumulated steps
+  int current_ = 0;  // index in AccumulatedShard::gradients of the current sum
   ZenFlowBalance balance_;
-  std::future<void> beside_;
+  std::future<void> overlapped_update_;
 };
 
 }  // namespace ds::zero

@@ -22,12 +22,12 @@ std::int64_t CountBlocks(std::int64_t count) {
   return (count + kQuantizationBlock - 1) / kQuantizationBlock;
 }
 
-struct Parts {
+struct QuantizedViews {
   at::Tensor scales;    // [blocks], fp32
   at::Tensor elements;  // kChar
 };
 
-Parts Split(const at::Tensor& bytes, std::int64_t count) {
+QuantizedViews Split(const at::Tensor& bytes, std::int64_t count) {
   const auto scale_bytes = CountBlocks(count) * static_cast<std::int64_t>(sizeof(float));
   return {bytes.narrow(0, 0, scale_bytes).view(at::kFloat),
           bytes.narrow(0, scale_bytes, bytes.numel() - scale_bytes).view(at::kChar)};
@@ -36,11 +36,11 @@ Parts Split(const at::Tensor& bytes, std::int64_t count) {
 // Calls visit(start, rows, row_length) for runs of full blocks, and for a shorter last block.
 template <typename Visit>
 void ForEachPart(std::int64_t count, Visit visit) {
-  const std::int64_t whole = count / kQuantizationBlock * kQuantizationBlock;
-  for (std::int64_t start = 0; start < whole; start += kPart) {
-    visit(start, std::min(kPart, whole - start) / kQuantizationBlock, kQuantizationBlock);
+  const std::int64_t full_end = count / kQuantizationBlock * kQuantizationBlock;
+  for (std::int64_t start = 0; start < full_end; start += kPart) {
+    visit(start, std::min(kPart, full_end - start) / kQuantizationBlock, kQuantizationBlock);
   }
-  if (whole < count) visit(whole, std::int64_t{1}, count - whole);
+  if (full_end < count) visit(full_end, std::int64_t{1}, count - full_end);
 }
 
 at::Tensor Pack(const at::Tensor& elements, QuantizedBits bits) {
@@ -58,12 +58,12 @@ at::Tensor Unpack(const at::Tensor& packed, QuantizedBits bits) {
   return pairs.view({-1});
 }
 
-void CheckPlace(const QuantizedPlace& place, std::int64_t values, QuantizedBits bits,
+void CheckRange(const QuantizedRange& range, std::int64_t values, QuantizedBits bits,
                 const at::Tensor& bytes) {
-  const std::int64_t end = place.first + values;
-  DS_CHECK(bytes.numel() == CountQuantizedBytes(place.count, bits));
-  DS_CHECK(place.first % kQuantizationBlock == 0);
-  DS_CHECK(end == place.count || (end < place.count && end % kQuantizationBlock == 0));
+  const std::int64_t end = range.first + values;
+  DS_CHECK(bytes.numel() == CountQuantizedBytes(range.count, bits));
+  DS_CHECK(range.first % kQuantizationBlock == 0);
+  DS_CHECK(end == range.count || (end < range.count && end % kQuantizationBlock == 0));
 }
 
 }  // namespace
@@ -73,9 +73,9 @@ void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& by
 }
 
 void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes,
-              const QuantizedPlace& place) {
-  CheckPlace(place, values.numel(), bits, bytes);
-  const Parts out = Split(bytes, place.count);
+              const QuantizedRange& range) {
+  CheckRange(range, values.numel(), bits, bytes);
+  const QuantizedViews out = Split(bytes, range.count);
   const int width = static_cast<int>(bits);
   const double half = 1 << (width - 1);
   ForEachPart(values.numel(), [&](std::int64_t start, std::int64_t rows, std::int64_t length) {
@@ -84,7 +84,7 @@ void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& by
     const at::Tensor largest = at::amax(part.abs(), 1);
     // Tiny blocks become zeros: their factor would be infinite.
     const at::Tensor factor = largest.reciprocal().mul_(half).masked_fill_(largest < kTiny, 1.0);
-    const std::int64_t at = place.first + start;
+    const std::int64_t at = range.first + start;
     out.scales.narrow(0, at / kQuantizationBlock, rows).copy_(factor.reciprocal());
     const at::Tensor elements =
         part.mul(factor.unsqueeze(1)).round_().clamp_(-half, half - 1).to(at::kChar).view({-1});
@@ -97,12 +97,12 @@ void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& v
 }
 
 void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values,
-                const QuantizedPlace& place) {
-  CheckPlace(place, values.numel(), bits, bytes);
-  const Parts in = Split(bytes, place.count);
+                const QuantizedRange& range) {
+  CheckRange(range, values.numel(), bits, bytes);
+  const QuantizedViews in = Split(bytes, range.count);
   const int width = static_cast<int>(bits);
   ForEachPart(values.numel(), [&](std::int64_t start, std::int64_t rows, std::int64_t length) {
-    const std::int64_t at = place.first + start;
+    const std::int64_t at = range.first + start;
     const at::Tensor packed = in.elements.narrow(0, at * width / 8, rows * length * width / 8);
     const at::Tensor step = in.scales.narrow(0, at / kQuantizationBlock, rows);
     values.narrow(0, start, rows * length)

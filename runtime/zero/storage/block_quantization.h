@@ -18,7 +18,7 @@ namespace ds::zero {
 
 // The position of elements among `count` elements with bytes that are stored together. They start
 // at the start of a block and end at the end of a block or of the last one.
-struct QuantizedPlace {
+struct QuantizedRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
@@ -29,11 +29,11 @@ struct QuantizedPlace {
 void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes);
 // Same for some of the elements; writes only their bytes.
 void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes,
-              const QuantizedPlace& place);
+              const QuantizedRange& range);
 
-// Overwrites `values` with the dequantized `bytes`, or with the elements at `place`.
+// Overwrites `values` with the dequantized `bytes`, or with the elements at `range`.
 void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values);
 void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values,
-                const QuantizedPlace& place);
+                const QuantizedRange& range);
 
 }  // namespace ds::zero

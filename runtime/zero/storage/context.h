@@ -35,7 +35,7 @@ struct Context {
   comm::RankGroups groups;
   topology::Mesh mesh = {};  // of groups.all
   // The mesh axes that flat buffers of dense parameters are sharded along: groups.shards.
-  topology::AxisSet cut_axes = topology::kShardAxes;
+  topology::AxisSet shard_axes = topology::kShardAxes;
   device::MemoryLedger* ledger = nullptr;  // borrowed
   c10::Device device = c10::kCPU;
   config::Sharding sharding;
@@ -69,11 +69,11 @@ struct Context {
 
   // The axes along which ranks hold the same full copy of a parameter; ShardCopyAxes: the axes
   // along which they hold the same flat shard.
-  static topology::AxisSet WholeCopyAxes(const checkpoint::Placement& placement) {
+  static topology::AxisSet FullCopyAxes(const checkpoint::Placement& placement) {
     return placement.copy_axes.With(placement.gradient_axes);
   }
   topology::AxisSet ShardCopyAxes(const checkpoint::Placement& placement) const {
-    return WholeCopyAxes(placement).Without(cut_axes);
+    return FullCopyAxes(placement).Without(shard_axes);
   }
   checkpoint::Replica ReplicaAlong(topology::AxisSet axes) const {
     const topology::Member member = mesh.MemberOf(groups.all->rank(), axes);
@@ -86,8 +86,8 @@ struct Context {
     const checkpoint::Replica own = placement.expert ? ReplicaOfExperts(axes) : ReplicaAlong(axes);
     if (placement.stages.empty()) return own;
     const auto& stages = placement.stages;
-    const auto place = std::find(stages.begin(), stages.end(), stage()) - stages.begin();
-    return {.index = static_cast<int>(place) * own.count + own.index,
+    const auto stage_index = std::find(stages.begin(), stages.end(), stage()) - stages.begin();
+    return {.index = static_cast<int>(stage_index) * own.count + own.index,
             .count = static_cast<int>(stages.size()) * own.count};
   }
   // Returns the number of ranks that hold the same flat shard.
@@ -105,8 +105,8 @@ struct Context {
   checkpoint::Replica ReplicaOfExperts(topology::AxisSet axes) const {
     const int rank = groups.all->rank();
     const std::vector<int> holders = mesh.SameExpertsOf(rank, axes);
-    const auto place = std::find(holders.begin(), holders.end(), rank) - holders.begin();
-    return {.index = static_cast<int>(place), .count = static_cast<int>(holders.size())};
+    const auto stage_index = std::find(holders.begin(), holders.end(), rank) - holders.begin();
+    return {.index = static_cast<int>(stage_index), .count = static_cast<int>(holders.size())};
   }
   device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };

@@ -66,7 +66,7 @@ bool HostWindows::IsUsed(const FlatRange& range) const {
 
 HostWindows::WindowPtr HostWindows::Open(const FlatRange& range, bool reads) {
   DS_CHECK_MSG(host_users_.use_count() == 1, "bytes are brought back from under a lease");
-  Stow(range);
+  Offload(range);
   device::LedgerEntry booked(context_.ledger, use_, context_.tier(),
                              BytesOf(range.count, host_.scalar_type()));
   auto window = std::make_shared<Window>(
@@ -76,11 +76,11 @@ HostWindows::WindowPtr HostWindows::Open(const FlatRange& range, bool reads) {
                                at::TensorOptions().dtype(host_.dtype()).device(context_.device)),
              .came = nullptr});
   if (reads && context_.copies) {
-    std::vector<device::CopyEndPtr> behind;
+    std::vector<device::CopyEndPtr> after;
     for (const Copy& copy : copies_) {
-      if (copy.to_host && Meet(copy.range, range)) behind.push_back(copy.end);
+      if (copy.to_host && Meet(copy.range, range)) after.push_back(copy.end);
     }
-    window->came = context_.copies->Bring(window->here, OnHost(range), behind);
+    window->came = context_.copies->Bring(window->here, OnHost(range), after);
     Note({.range = range, .end = window->came});
   } else if (reads) {
     window->here.copy_(OnHost(range));
@@ -88,7 +88,7 @@ HostWindows::WindowPtr HostWindows::Open(const FlatRange& range, bool reads) {
   return windows_.emplace_back(std::move(window));
 }
 
-HostWindows::Lent HostWindows::Acquire(const FlatRange& range, Access access) {
+HostWindows::BorrowedRange HostWindows::Acquire(const FlatRange& range, Access access) {
   if (range.count == 0) return {host_.narrow(0, 0, 0).to(context_.device), nullptr};
   WindowPtr window = Find(range);
   if (!window) window = Open(range, access != Access::kOverwrite);
@@ -98,12 +98,12 @@ HostWindows::Lent HostWindows::Acquire(const FlatRange& range, Access access) {
   return {window->here.narrow(0, first, range.count), window};
 }
 
-HostWindows::Lent HostWindows::AcquireOnHost(const FlatRange& range, Access access) {
+HostWindows::BorrowedRange HostWindows::AcquireOnHost(const FlatRange& range, Access access) {
   if (const WindowPtr window = Find(range); window && window.use_count() > 2) {
     return Acquire(range, access);
   }
   const bool writes = access != Access::kRead;
-  Stow(range);
+  Offload(range);
   for (const Copy& copy : copies_) {
     // Concurrent reads of host memory are fine; a write must not overlap with any other access.
     if (Meet(copy.range, range) && (writes || copy.to_host)) {
@@ -118,7 +118,7 @@ void HostWindows::Prefetch(const FlatRange& range) {
   Open(range, /*reads=*/true);
 }
 
-void HostWindows::Stow(const FlatRange& range) {
+void HostWindows::Offload(const FlatRange& range) {
   DS_CHECK_MSG(!IsUsed(range), "bytes are taken away from under a lease");
   for (const WindowPtr& window : windows_) {
     if (Meet(window->range, range)) Close(*window);

@@ -39,20 +39,20 @@ class HostWindows {
   HostWindows& operator=(const HostWindows&) = delete;
 
   // A range counts as in use while a copy of `use` lives.
-  struct Lent {
+  struct BorrowedRange {
     at::Tensor values;
     std::shared_ptr<const void> use;
   };
   // Lends a range on the computing device; work enqueued from here on sees the values. Requires
   // that no part of it is in use together with other values.
-  Lent Acquire(const FlatRange& range, Access access);
+  BorrowedRange Acquire(const FlatRange& range, Access access);
   // Lends the range in host memory, once its copies have ended; if its window is in use, lends the
   // window instead. While it is lent no window may be opened.
-  Lent AcquireOnHost(const FlatRange& range, Access access);
+  BorrowedRange AcquireOnHost(const FlatRange& range, Access access);
   // Starts loading the range, unless a part of it is in use.
   void Prefetch(const FlatRange& range);
   // Starts writing back all windows that overlap the range. Requires that they are not in use.
-  void Stow(const FlatRange& range);
+  void Offload(const FlatRange& range);
   void Zero();
 
  private:

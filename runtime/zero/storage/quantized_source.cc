@@ -74,7 +74,7 @@ class QuantizedSource : public checkpoint::TensorSource {
   // Calls use(bytes, range) with all bytes of the store, on their own tier.
   template <typename UseBytes>
   Status Use(std::int64_t first, std::int64_t count, Access access, UseBytes use) {
-    return UseWhereItLies(store_, store_.whole(), access, [&](const at::Tensor& bytes) {
+    return UseOnOwnTier(store_, store_.full_range(), access, [&](const at::Tensor& bytes) {
       return use(bytes, FlatRange{range_.start + first, count});
     });
   }

@@ -44,7 +44,7 @@ struct Store::Bytes {
     lease.use_ = users;
     return lease;
   }
-  static Lease LendOf(HostWindows::Lent lent) {
+  static Lease LendOf(HostWindows::BorrowedRange lent) {
     Lease lease(std::move(lent.values));
     lease.use_ = std::move(lent.use);
     return lease;
@@ -58,8 +58,8 @@ struct Store::Bytes {
   // Used if the bytes are stored on the computing device.
   at::Tensor tensor;
   LedgerEntry entry;
-  std::unique_ptr<HostWindows> host;                     // used for Rest::kHost
-  std::unique_ptr<offload::Windows> file;                // used for Rest::kFile
+  std::unique_ptr<HostWindows> host;                     // used for StorageTier::kHost
+  std::unique_ptr<offload::Windows> file;                // used for StorageTier::kFile
   at::Tensor on_host;                                    // the values after Release
   std::shared_ptr<int> users = std::make_shared<int>();  // each lease has a copy
 };
@@ -119,15 +119,16 @@ Store::Store(const Context& context, const FlatSpec& spec)
     : bytes_(new Bytes{.context = context, .spec = spec}) {
   const std::int64_t size = spec.count * bytes_->item_size();
   const Tiers& tiers = context.tiers;
-  Rest& rest = bytes_->spec.rest;
-  if (rest == Rest::kFile && size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
-    rest = Rest::kHere;
+  StorageTier& storage_tier = bytes_->spec.storage_tier;
+  if (storage_tier == StorageTier::kFile &&
+      size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
+    storage_tier = StorageTier::kHere;
   }
-  if (rest == Rest::kHost) {
+  if (storage_tier == StorageTier::kHost) {
     bytes_->host = std::make_unique<HostWindows>(context, spec.count, spec.dtype, spec.use);
     return;
   }
-  const bool in_file = rest == Rest::kFile;
+  const bool in_file = storage_tier == StorageTier::kFile;
   bytes_->entry =
       LedgerEntry(context.ledger, spec.use, in_file ? MemoryTier::kFile : context.tier(), size);
   if (in_file) {
@@ -147,9 +148,11 @@ Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 
 c10::ScalarType Store::dtype() const { return bytes_->spec.dtype; }
-FlatRange Store::whole() const { return {0, bytes_->spec.count}; }
-bool Store::rests_away() const { return bytes_ && bytes_->spec.rest != Rest::kHere; }
-bool Store::rests_in_file() const { return bytes_ && bytes_->file != nullptr; }
+FlatRange Store::full_range() const { return {0, bytes_->spec.count}; }
+bool Store::is_offloaded() const {
+  return bytes_ && bytes_->spec.storage_tier != StorageTier::kHere;
+}
+bool Store::is_in_file() const { return bytes_ && bytes_->file != nullptr; }
 
 Lease Store::Acquire(const FlatRange& range, Access access) {
   if (bytes_->file) return bytes_->BringFromFile(range, access);
@@ -158,7 +161,7 @@ Lease Store::Acquire(const FlatRange& range, Access access) {
   return bytes_->Lend(bytes_->tensor.narrow(0, range.start, range.count));
 }
 
-Lease Store::AcquireWhereItLies(const FlatRange& range, Access access) {
+Lease Store::AcquireOnOwnTier(const FlatRange& range, Access access) {
   if (bytes_->file) return bytes_->LendFromFile(range, access);
   if (bytes_->host) return Bytes::LendOf(bytes_->host->AcquireOnHost(range, access));
   const at::Tensor& lies = bytes_->on_host.defined() ? bytes_->on_host : bytes_->tensor;
@@ -173,12 +176,12 @@ void Store::Zero() {
   for (std::int64_t start = 0; start < count; start += at_once) {
     const FlatRange range{start, std::min(at_once, count - start)};
     Acquire(range, Access::kOverwrite).tensor().zero_();
-    if (bytes_->file) Stow(range);
+    if (bytes_->file) Offload(range);
   }
 }
 
 void Store::Prefetch() {
-  if (rests_away()) return Prefetch(whole());
+  if (is_offloaded()) return Prefetch(full_range());
   if (!bytes_ || !bytes_->on_host.defined()) return;
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are brought back from under a lease");
   const Context& context = bytes_->context;
@@ -198,13 +201,13 @@ void Store::Prefetch(const FlatRange& range) {
   if (range.count > 0) ThrowUnlessOk(bytes_->file->Prefetch(bytes_->BytesOf(range)));
 }
 
-void Store::Stow() {
-  if (rests_away()) Stow(whole());
+void Store::Offload() {
+  if (is_offloaded()) Offload(full_range());
 }
 
-void Store::Stow(const FlatRange& range) {
-  if (!rests_away()) return;
-  if (bytes_->host) return bytes_->host->Stow(range);
+void Store::Offload(const FlatRange& range) {
+  if (!is_offloaded()) return;
+  if (bytes_->host) return bytes_->host->Offload(range);
   if (range.count > 0) ThrowUnlessOk(bytes_->file->Release(bytes_->BytesOf(range)));
 }
 
@@ -213,7 +216,7 @@ void Store::Settle() {
 }
 
 void Store::Release() {
-  if (rests_away()) return Stow(whole());
+  if (is_offloaded()) return Offload(full_range());
   if (!bytes_ || bytes_->on_host.defined()) return;
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are taken away from under a lease");
   const Context& context = bytes_->context;

@@ -3,13 +3,13 @@
 // Store and Lease: a store is the only owner of a flat tensor's bytes (a bucket's parameters,
 // gradients, master weights, or one kind of optimizer state). A lease is the right to use a range.
 //
-// FlatSpec::rest selects the tier that stores the bytes. If it is Rest::kHere, the tensor, its
-// storage object and all views of it stay valid while the bytes are elsewhere, so that a model's
-// parameters can be views; they must not be read meanwhile. If it is the host or a file, the only
-// tensors are the leases', range by range. Copies from and to the host overlap with computation;
-// only changed ranges are copied back (host_windows.h). A device gets a separate copy of a file's
-// range for each lease, so of two overlapping leases neither may write (Tiers::copies_from_files).
-// Every byte is in the memory ledger, under each tier that holds it.
+// FlatSpec::storage_tier selects the tier that stores the bytes. If it is StorageTier::kHere, the
+// tensor, its storage object and all views of it stay valid while the bytes are elsewhere, so that
+// a model's parameters can be views; they must not be read meanwhile. If it is the host or a file,
+// the only tensors are the leases', range by range. Copies from and to the host overlap with
+// computation; only changed ranges are copied back (host_windows.h). A device gets a separate copy
+// of a file's range for each lease, so of two overlapping leases neither may write
+// (Tiers::copies_from_files). Every byte is in the memory ledger, under each tier that holds it.
 //
 // Threads: one thread at a time. Lifetimes: the context must outlive its stores, and a store its
 // leases. Errors: throws c10::Error, with file, location and cause, if a read or write fails.
@@ -32,8 +32,8 @@ struct FlatSpec {
   std::int64_t count = 0;
   c10::ScalarType dtype = c10::kFloat;
   device::MemoryUse use = device::MemoryUse::kOther;
-  // Small stores with Rest::kFile stay in memory (Tiers::smallest_bytes).
-  Rest rest = Rest::kHere;
+  // Small stores with StorageTier::kFile stay in memory (Tiers::smallest_bytes).
+  StorageTier storage_tier = StorageTier::kHere;
 };
 
 // A lease ends with its destructor, or when another one is assigned to it.
@@ -62,19 +62,19 @@ class Store {
 
   bool defined() const { return bytes_ != nullptr; }
   c10::ScalarType dtype() const;
-  FlatRange whole() const;
-  // Returns whether the bytes are stored on another tier than Rest::kHere.
-  bool rests_away() const;
-  bool rests_in_file() const;
+  FlatRange full_range() const;
+  // Returns whether the bytes are stored on another tier than StorageTier::kHere.
+  bool is_offloaded() const;
+  bool is_in_file() const;
 
   // Lends the range of the values, or all of them. Waits until they are present; on a device, they
   // are present for work that is enqueued on the current stream from here on. Values acquired for
   // reading must not be written.
   Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
-  Lease Acquire(Access access = Access::kUpdate) { return Acquire(whole(), access); }
+  Lease Acquire(Access access = Access::kUpdate) { return Acquire(full_range(), access); }
   // Lends the range on its own tier: in host memory, once changes have been copied back. The bytes
   // are not moved away during such a lease, either. A file's range is loaded to the host only.
-  Lease AcquireWhereItLies(const FlatRange& range, Access access);
+  Lease AcquireOnOwnTier(const FlatRange& range, Access access);
   void Zero();
 
   // Load the bytes, or start loading them, ahead of a lease. Do nothing if they are present. If
@@ -82,8 +82,8 @@ class Store {
   void Prefetch();
   void Prefetch(const FlatRange& range);
   // Offloads the bytes, or those of the range, to their tier. Requires that nothing leases them.
-  void Stow();
-  void Stow(const FlatRange& range);
+  void Offload();
+  void Offload(const FlatRange& range);
   // Waits until the bytes that Stow writes to files are written.
   void Settle();
   // Moves the bytes to host memory until Prefetch brings them back. Requires that there is no

@@ -13,12 +13,12 @@ class StoreSource : public checkpoint::TensorSource {
   at::ScalarType dtype() const override { return store_.dtype(); }
 
   Status Read(std::int64_t first, std::int64_t count, const TakeBytes& take) override {
-    return UseWhereItLies(store_, At(first, count), Access::kRead, [&](const at::Tensor& range) {
+    return UseOnOwnTier(store_, At(first, count), Access::kRead, [&](const at::Tensor& range) {
       return checkpoint::SourceOf(range)->Read(0, count, take);
     });
   }
   Status Write(std::int64_t first, std::int64_t count, const FillBytes& fill) override {
-    return UseWhereItLies(store_, At(first, count), Access::kUpdate, [&](const at::Tensor& range) {
+    return UseOnOwnTier(store_, At(first, count), Access::kUpdate, [&](const at::Tensor& range) {
       return checkpoint::SourceOf(range)->Write(0, count, fill);
     });
   }
@@ -38,15 +38,15 @@ std::shared_ptr<checkpoint::TensorSource> SourceOf(Store& store, const FlatRange
   return std::make_shared<StoreSource>(store, range);
 }
 
-Status UseWhereItLies(Store& store, const FlatRange& range, Access access,
-                      const std::function<Status(const at::Tensor&)>& use) {
+Status UseOnOwnTier(Store& store, const FlatRange& range, Access access,
+                    const std::function<Status(const at::Tensor&)>& use) {
   try {
     Status status;
     {
-      const Lease lease = store.AcquireWhereItLies(range, access);
+      const Lease lease = store.AcquireOnOwnTier(range, access);
       status = use(lease.tensor());
     }
-    if (store.rests_in_file()) store.Stow(range);
+    if (store.is_in_file()) store.Offload(range);
     return status;
   } catch (const c10::Error& error) {
     return DataLossError(error.what_without_backtrace());

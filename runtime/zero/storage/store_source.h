@@ -17,7 +17,7 @@ std::shared_ptr<checkpoint::TensorSource> SourceOf(Store& store, const FlatRange
 // Calls `use` with a range's elements on their own tier, and returns its status. Memory that was
 // needed to load a file's range is released again. A drive error becomes kDataLoss instead of an
 // exception, because other ranks wait for this rank's status.
-Status UseWhereItLies(Store& store, const FlatRange& range, Access access,
-                      const std::function<Status(const at::Tensor&)>& use);
+Status UseOnOwnTier(Store& store, const FlatRange& range, Access access,
+                    const std::function<Status(const at::Tensor&)>& use);
 
 }  // namespace ds::zero

@@ -24,24 +24,24 @@ class KeeperInAFile : public ::testing::Test {
 TEST_F(KeeperInAFile, ReturnsKeptTensors) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kLong}) {
     const at::Tensor values = at::arange(3 * 1111, type).view({3, 1111}).transpose(0, 1);
-    const Kept kept = keeper_.Keep(values);
-    EXPECT_TRUE(kept.Bring().equal(values));
-    kept.Prefetch();
-    const at::Tensor again = kept.Bring();
+    const SavedTensor saved = keeper_.Keep(values);
+    EXPECT_TRUE(saved.Bring().equal(values));
+    saved.Prefetch();
+    const at::Tensor again = saved.Bring();
     EXPECT_TRUE(again.equal(values));
     EXPECT_EQ(again.scalar_type(), type);
   }
 }
 
 TEST_F(KeeperInAFile, ReturnedTensorsOutliveWaitingOnes) {
-  Kept kept = keeper_.Keep(at::arange(5000, at::kFloat));
-  const at::Tensor brought = kept.Bring();
-  kept = keeper_.Keep(at::ones({5000}));
+  SavedTensor saved = keeper_.Keep(at::arange(5000, at::kFloat));
+  const at::Tensor brought = saved.Bring();
+  saved = keeper_.Keep(at::ones({5000}));
   EXPECT_TRUE(brought.equal(at::arange(5000, at::kFloat)));
 }
 
 TEST_F(KeeperInAFile, AddsUp) {
-  Kept sum;
+  SavedTensor sum;
   EXPECT_FALSE(sum.defined());
   for (int i = 1; i <= 3; ++i) keeper_.Add(at::ones({100}) * i, &sum);
   EXPECT_TRUE(sum.Bring().equal(at::ones({100}) * 6));
@@ -51,10 +51,10 @@ TEST(Keeper, OnTheDeviceMakesNoCopy) {
   for (const Keeper& keeper : {Keeper(), Keeper(KeepIn::kHost)}) {
     EXPECT_FALSE(keeper.Moves(c10::kCPU));
     const at::Tensor values = at::ones({10});
-    Kept kept = keeper.Keep(values);
-    EXPECT_EQ(kept.Bring().data_ptr(), values.data_ptr());
-    keeper.Add(at::ones({10}), &kept);
-    EXPECT_TRUE(kept.Bring().equal(at::ones({10}) * 2));
+    SavedTensor saved = keeper.Keep(values);
+    EXPECT_EQ(saved.Bring().data_ptr(), values.data_ptr());
+    keeper.Add(at::ones({10}), &saved);
+    EXPECT_TRUE(saved.Bring().equal(at::ones({10}) * 2));
   }
 }
 

@@ -31,7 +31,7 @@ at::Tensor Line(std::int64_t rows, std::int64_t columns) {
 }
 
 // y = tanh(x · w), from a weight that the part reads of itself.
-ForwardPart Layer(const at::Tensor& weight) {
+RecomputedForward Layer(const at::Tensor& weight) {
   return [weight](Tensors inputs) { return Tensors{at::tanh(inputs[0].matmul(weight))}; };
 }
 
@@ -58,17 +58,17 @@ TEST(RecomputeTest, TheGeneratorDrawsTheSameAndResumes) {
   const at::Tensor next = at::randn({4});
   dropped[0].sum().backward();
   EXPECT_TRUE(x.grad().equal(dropped[0].detach()));  // the factors
-  const at::Tensor behind = at::randn({4});
+  const at::Tensor after = at::randn({4});
   at::manual_seed(7);
   at::dropout(at::ones({64, 64}), 0.5, /*train=*/true);
   EXPECT_TRUE(at::randn({4}).equal(next));
-  EXPECT_TRUE(at::randn({4}).equal(behind)) << "the backward pass must not draw for others";
+  EXPECT_TRUE(at::randn({4}).equal(after)) << "the backward pass must not draw for others";
 }
 
 TEST(RecomputeTest, AutocastIsThatOfTheFirstRun) {
   const at::Tensor x = Leaf(Line(8, 8)), weight = Leaf(Line(8, 8));
   std::vector<at::ScalarType> seen;
-  const ForwardPart part = [&](Tensors inputs) {
+  const RecomputedForward part = [&](Tensors inputs) {
     at::Tensor y = inputs[0].matmul(weight);
     seen.push_back(y.scalar_type());
     return Tensors{y};
@@ -190,7 +190,7 @@ TEST(RecomputeTest, SumsTheTimesOfItsRuns) {
   ManualClock clock;
   RunTimes times;
   int runs = 0;
-  const ForwardPart part = [&](Tensors in) {
+  const RecomputedForward part = [&](Tensors in) {
     clock.Advance(std::chrono::seconds(++runs));
     return Tensors{in[0] * 2.0};
   };
@@ -209,7 +209,7 @@ TEST(RecomputeTest, KeepsTheInputsOnly) {
   device::CountingAllocator& memory = device::CountingAllocator::Install();
   constexpr std::int64_t kRows = 1024, kWidth = 256, kMiB = kRows * kWidth * 4;
   static_assert(kMiB == 1 << 20);
-  const ForwardPart part = [](Tensors in) {
+  const RecomputedForward part = [](Tensors in) {
     at::Tensor y = in[0];
     for (int i = 0; i < 4; ++i) y = at::tanh(y * y + 0.5);
     return Tensors{y};
@@ -221,10 +221,10 @@ TEST(RecomputeTest, KeepsTheInputsOnly) {
     for (int layer = 0; layer < 8; ++layer) {
       flow = recomputed ? Recompute(part, std::move(flow)) : part(std::move(flow));
     }
-    const std::int64_t kept = memory.BytesOut() - before;
+    const std::int64_t saved = memory.BytesOut() - before;
     const std::int64_t slack = std::int64_t{1} << 18;
-    EXPECT_GE(kept, recomputed ? 8 * kMiB : 8 * 4 * kMiB);
-    EXPECT_LE(kept, recomputed ? 8 * kMiB + slack : 8 * 12 * kMiB);
+    EXPECT_GE(saved, recomputed ? 8 * kMiB : 8 * 4 * kMiB);
+    EXPECT_LE(saved, recomputed ? 8 * kMiB + slack : 8 * 12 * kMiB);
     flow[0].sum().backward();
   }
 }

@@ -52,7 +52,7 @@ TEST(JsonFault, IsReportedWithItsPosition) {
   for (const auto& [json, said] : cases) {
     EXPECT_THAT(DescribeJsonFault(json), HasSubstr(said)) << json;
   }
-  EXPECT_TRUE(FindJsonFault("{} {}")->is_behind);
+  EXPECT_TRUE(FindJsonFault("{} {}")->has_more_text);
   EXPECT_FALSE(FindJsonFault("{}").has_value());
 }
 

@@ -61,7 +61,7 @@ class MarkFileTest : public ::testing::Test {
     folder_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
   ~MarkFileTest() override { fs::remove_all(path_); }
-  std::string Read() const { return ReadMark(folder_.get(), MarkPlace::kFile); }
+  std::string Read() const { return ReadMark(folder_.get(), MarkLocation::kFile); }
 
   fs::path path_;
   UniqueFd folder_;
@@ -69,28 +69,28 @@ class MarkFileTest : public ::testing::Test {
 
 TEST_F(MarkFileTest, IsReadAsItWasLeft) {
   EXPECT_EQ(Read(), "");
-  EXPECT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MakeOwnMark()).ok());
+  EXPECT_TRUE(LeaveMark(folder_.get(), MarkLocation::kFile, MakeOwnMark()).ok());
   EXPECT_EQ(Read(), MakeOwnMark());
-  EXPECT_EQ(LeaveMark(folder_.get(), MarkPlace::kFile, "another").code(),
+  EXPECT_EQ(LeaveMark(folder_.get(), MarkLocation::kFile, "another").code(),
             StatusCode::kAlreadyExists);
   EXPECT_EQ(Read(), MakeOwnMark());
 }
 
 TEST_F(MarkFileTest, OfAnotherUserIsNone) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
-  ASSERT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MarkOfTheDead()).ok());
+  ASSERT_TRUE(LeaveMark(folder_.get(), MarkLocation::kFile, MarkOfTheDead()).ok());
   EXPECT_TRUE(IsOwnerGone(Read()));
   ASSERT_EQ(::chown((path_ / kOwnerFile).c_str(), 65534, 65534), 0);
   EXPECT_EQ(Read(), "");
 }
 
 TEST_F(MarkFileTest, IsNoneInACopyOfTheFolder) {
-  ASSERT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MarkOfTheDead()).ok());
+  ASSERT_TRUE(LeaveMark(folder_.get(), MarkLocation::kFile, MarkOfTheDead()).ok());
   fs::create_directory(path_ / "copy");
   fs::copy_file(path_ / kOwnerFile, path_ / "copy" / kOwnerFile);
   const UniqueFd copy(::open((path_ / "copy").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  EXPECT_EQ(ReadMark(copy.get(), MarkPlace::kFile), "");
-  EXPECT_FALSE(LockAbandoned(copy.get(), MarkPlace::kFile, LOCK_EX));
+  EXPECT_EQ(ReadMark(copy.get(), MarkLocation::kFile), "");
+  EXPECT_FALSE(LockAbandoned(copy.get(), MarkLocation::kFile, LOCK_EX));
   const std::string moved = path_.string() + "-moved";
   fs::rename(path_, moved);
   path_ = moved;
@@ -103,7 +103,7 @@ TEST_F(MarkFileTest, IsARegularFile) {
   ASSERT_EQ(::mkfifo((path_ / kOwnerFile).c_str(), 0600), 0);
   EXPECT_EQ(Read(), "") << "and nobody waits for a writer";
   fs::remove(path_ / kOwnerFile);
-  ASSERT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MarkOfTheDead()).ok());
+  ASSERT_TRUE(LeaveMark(folder_.get(), MarkLocation::kFile, MarkOfTheDead()).ok());
   fs::rename(path_ / kOwnerFile, path_ / "elsewhere");
   fs::create_symlink("elsewhere", path_ / kOwnerFile);
   EXPECT_EQ(Read(), "");

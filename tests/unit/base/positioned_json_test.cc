@@ -70,14 +70,14 @@ TEST(PositionedJsonTest, SkipsCommentsAndByteOrderMark) {
       "  /* block\n 'of' lines */ \"a\": \"// kept # /* too */\" // tail\n"
       ", \"b\": 7/**/}\n");
   ASSERT_TRUE(reading.complete);
-  EXPECT_EQ(WholeValue(reading.root),
+  EXPECT_EQ(FullValue(reading.root),
             nlohmann::ordered_json({{"a", "// kept # /* too */"}, {"b", 7}}));
   EXPECT_EQ(reading.root.members[0].position, (JsonPosition{4, 16}));
 }
 
 TEST(PositionedJsonTest, TheValueMatchesAPlainParser) {
   const std::string text = R"({"a":[1,2.5,[],{}],"b":{"c":{"d":[null,false]}},"e":"\u00e9"})";
-  EXPECT_EQ(WholeValue(ReadPositionedJson(text).root), nlohmann::ordered_json::parse(text));
+  EXPECT_EQ(FullValue(ReadPositionedJson(text).root), nlohmann::ordered_json::parse(text));
 }
 
 TEST(PositionedJsonTest, ReportsEveryRepeatedName) {
@@ -147,7 +147,7 @@ TEST(PositionedJsonTest, ReadsTheSameAsHjson) {
     const bool is_good = reading.complete && reading.problems.empty();
     EXPECT_EQ(is_good, row.size() == 2) << text;
     if (!is_good || row.size() < 2) continue;
-    EXPECT_EQ(WholeValue(reading.root), row[1]) << text;
+    EXPECT_EQ(FullValue(reading.root), row[1]) << text;
     ++accepted;
   }
   EXPECT_GT(accepted, 200);

@@ -19,10 +19,10 @@ TEST(Lineage, ALineGrowsByStepsAndByGenerations) {
   line = ContinueLineage(line, 40, Lineage{4, {}});
   EXPECT_EQ(line, (Lineage{4, {{0, 30}, {4, 40}}}));
   for (const CheckpointId id : {CheckpointId{0, 10}, {0, 30}, {4, 31}, {4, 40}}) {
-    EXPECT_TRUE(ComesFrom(line, id)) << id.generation << ":" << id.step;
+    EXPECT_TRUE(DescendsFrom(line, id)) << id.generation << ":" << id.step;
   }
   for (const CheckpointId id : {CheckpointId{0, 31}, {1, 10}, {4, 41}}) {
-    EXPECT_FALSE(ComesFrom(line, id)) << id.generation << ":" << id.step;
+    EXPECT_FALSE(DescendsFrom(line, id)) << id.generation << ":" << id.step;
   }
 }
 
@@ -34,9 +34,9 @@ TEST(Lineage, DistinguishesStartsOfOneGeneration) {
   const Lineage first{.generation = 2, .past = {}, .start = 61};
   const Lineage line = ContinueLineage(ContinueLineage(first, 10, first), 20, {2, {}, 67});
   EXPECT_EQ(line, (Lineage{2, {{2, 20, 61}}, 67}));
-  EXPECT_TRUE(ComesFrom(line, {2, 15, 61}));
-  EXPECT_FALSE(ComesFrom(line, {2, 15, 67}));
-  EXPECT_FALSE(ComesFrom(line, {2, 15}));
+  EXPECT_TRUE(DescendsFrom(line, {2, 15, 61}));
+  EXPECT_FALSE(DescendsFrom(line, {2, 15, 67}));
+  EXPECT_FALSE(DescendsFrom(line, {2, 15}));
   EXPECT_EQ(ContinueLineage(line, 30, line), (Lineage{2, {{2, 20, 61}, {2, 30, 67}}, 67}));
 }
 

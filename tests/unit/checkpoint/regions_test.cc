@@ -16,8 +16,8 @@ std::int64_t Count(const Shape& shape) { return ElementCount(shape).value(); }
 // Those of the tensor that the boxes have in dimension d, in order.
 std::vector<std::int64_t> Coordinates(const Shape& tensor, const Boxes& boxes, std::size_t d) {
   std::vector<std::int64_t> coordinates;
-  const Boxes whole{Box{Shape(tensor.size(), 0), tensor}};
-  for (const Box& box : boxes.empty() ? whole : boxes) {
+  const Boxes full{Box{Shape(tensor.size(), 0), tensor}};
+  for (const Box& box : boxes.empty() ? full : boxes) {
     const bool repeats = !coordinates.empty() && box.offset[d] == boxes[0].offset[d];
     for (std::int64_t i = 0; i < box.shape[d] && !repeats; ++i) {
       coordinates.push_back(box.offset[d] + i);

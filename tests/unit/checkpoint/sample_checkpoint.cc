@@ -83,13 +83,13 @@ Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t gener
 }
 
 Lineage CommitTenAndTwenty(const fs::path& root, FileSystem& system) {
-  Lineage lineage, behind_ten;
+  Lineage lineage, after_ten;
   for (const int step : {10, 20}) {
     const auto committed = TryCommitSample(root, step, system, &lineage);
     EXPECT_TRUE(committed.ok()) << committed.status().message();
-    if (step == 10) behind_ten = lineage;
+    if (step == 10) after_ten = lineage;
   }
-  return behind_ten;
+  return after_ten;
 }
 
 void ExpectGoodCheckpoints(const fs::path& root, std::int64_t at_least) {

@@ -43,7 +43,7 @@ TEST(AccelerateConfigTest, EveryKeyIsKnown) {
 
 TEST(AccelerateConfigTest, FilesOfAccelerate) {
   const Translation deepspeed = Accelerate(TranslateGolden()["yaml"][0]["text"]);
-  EXPECT_TRUE(deepspeed.is_whole()) << DescribeMissing(deepspeed);
+  EXPECT_TRUE(deepspeed.is_complete()) << DescribeMissing(deepspeed);
   EXPECT_EQ(ShellLine(deepspeed.launch),
             "--hostfile HOSTFILE --num_nodes 2 --num_gpus 4 --master_addr 10.0.0.1 --master_port "
             "29500");
@@ -53,7 +53,7 @@ TEST(AccelerateConfigTest, FilesOfAccelerate) {
   EXPECT_EQ(deepspeed.ds_config["bf16"]["enabled"], true);
   EXPECT_EQ(deepspeed.ds_config["gradient_accumulation_steps"], 4);
   const Translation fsdp = Accelerate(TranslateGolden()["yaml"][1]["text"]);
-  EXPECT_TRUE(fsdp.is_whole()) << DescribeMissing(fsdp);
+  EXPECT_TRUE(fsdp.is_complete()) << DescribeMissing(fsdp);
   EXPECT_EQ(fsdp.ds_config["zero_optimization"]["stage"], 2);
   EXPECT_EQ(fsdp.ds_config["zero_optimization"]["offload_param"]["device"], "cpu");
   EXPECT_EQ(fsdp.flags["recompute"], "full");
@@ -76,7 +76,7 @@ TEST(AccelerateConfigTest, RanksTakeTheFirstOfTheGpus) {
 TEST(AccelerateConfigTest, ContextParallelismIsARing) {
   const std::string head = "distributed_type: FSDP\nparallelism_config:\n";
   const Translation ring = Accelerate(head + "  parallelism_config_cp_size: 4\n");
-  EXPECT_TRUE(ring.is_whole()) << DescribeMissing(ring);
+  EXPECT_TRUE(ring.is_complete()) << DescribeMissing(ring);
   EXPECT_EQ(ring.flags["sp"], 4);
   EXPECT_EQ(ring.flags["sp_kind"], "ring");
   const Translation both = Accelerate(head +
@@ -103,7 +103,7 @@ TEST(AccelerateConfigTest, NamesUnmappedSettings) {
       config);
   EXPECT_EQ(file.ds_config, config);
   EXPECT_EQ(file.flags["bf16"], true);
-  EXPECT_TRUE(file.is_whole()) << DescribeMissing(file);
+  EXPECT_TRUE(file.is_complete()) << DescribeMissing(file);
 }
 
 // Accelerate 1.x refuses the file with them.

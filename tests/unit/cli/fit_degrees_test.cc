@@ -28,7 +28,7 @@ class FitDegreesTest : public ::testing::Test {
     question_.ranks_of_a_host = 4;
   }
   std::vector<plan::Fit> With(double gigabytes) {
-    question_.room = static_cast<std::int64_t>(gigabytes * (std::int64_t{1} << 30));
+    question_.capacity = static_cast<std::int64_t>(gigabytes * (std::int64_t{1} << 30));
     return plan::FitDegrees(question_);
   }
 
@@ -44,13 +44,13 @@ TEST_F(FitDegreesTest, ShardsNothingWithEnoughMemory) {
 
 TEST_F(FitDegreesTest, ShardsMoreWithLessMemory) {
   const std::int64_t whole = With(64).front().bytes;
-  question_.room = whole - 1;
+  question_.capacity = whole - 1;
   const auto fits = plan::FitDegrees(question_);
   ASSERT_FALSE(fits.empty());
   EXPECT_GT(fits.front().zero, 0);
   EXPECT_EQ(fits.front().Flags(), "");
   for (const plan::Fit& fit : fits) {
-    EXPECT_LE(fit.bytes, question_.room) << fit.Flags();
+    EXPECT_LE(fit.bytes, question_.capacity) << fit.Flags();
     EXPECT_GE(fit.micro_batch, 1) << fit.Flags();
     EXPECT_EQ(4 % (fit.tensor * fit.sequence), 0) << fit.Flags();
     EXPECT_EQ(8 % (fit.tensor * fit.sequence * fit.pipeline), 0) << fit.Flags();
@@ -73,12 +73,12 @@ TEST_F(FitDegreesTest, SamplesThatDifferInLengthHaveNoSequenceRanks) {
 TEST_F(FitDegreesTest, LongSamplesNeedSequenceRanks) {
   question_.job.seq_len = 32768;
   const std::int64_t alone = With(1e6).front().bytes;
-  question_.room = alone / 8;
+  question_.capacity = alone / 8;
   const auto fits = plan::FitDegrees(question_);
   ASSERT_FALSE(fits.empty());
-  bool cuts_samples = false;
-  for (const plan::Fit& fit : fits) cuts_samples = cuts_samples || fit.sequence > 1;
-  EXPECT_TRUE(cuts_samples);
+  bool truncates_samples = false;
+  for (const plan::Fit& fit : fits) truncates_samples = truncates_samples || fit.sequence > 1;
+  EXPECT_TRUE(truncates_samples);
 }
 
 TEST_F(FitDegreesTest, HeadsThatCannotBeSharedGoInARing) {

@@ -79,7 +79,7 @@ class FlagsBelowTest : public TrainFolderTest {
     TrainFlags flags;
     FlagParser parser("", "");
     AddTrainFlags(parser.app(), &flags);
-    const auto parsed = parser.Parse(words, FlagParser::Rest::kRefused);
+    const auto parsed = parser.Parse(words, FlagParser::RemainingWords::kRefused);
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     if (names != nullptr) *names = parser.Given();
     flags.data = {Path("data.txt")};

@@ -25,7 +25,8 @@ StatusOr<Parsed> ParseLine(const std::vector<std::string>& words) {
   Parsed parsed;
   FlagParser parser("", "");
   AddLaunchFlags(&parser, &parsed.flags);
-  DS_ASSIGN_OR_RETURN(FlagParser::Result result, parser.Parse(words, FlagParser::Rest::kProgram));
+  DS_ASSIGN_OR_RETURN(FlagParser::Result result,
+                      parser.Parse(words, FlagParser::RemainingWords::kProgram));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(parsed.flags));
   parsed.rest = std::move(result.rest);
   return parsed;

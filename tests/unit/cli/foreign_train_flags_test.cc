@@ -34,7 +34,7 @@ TrainWords ParseTrainWords(const std::vector<std::string>& words) {
   AddTrainFlags(parser.app(), &parsed.train);
   AddLaunchFlags(&parser, &parsed.launch);
   TakeForeignTrainFlags(&parser);
-  parsed.status = parser.Parse(words, FlagParser::Rest::kRefused).status();
+  parsed.status = parser.Parse(words, FlagParser::RemainingWords::kRefused).status();
   parsed.given = parser.Given();
   return parsed;
 }

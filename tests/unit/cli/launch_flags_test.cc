@@ -15,8 +15,9 @@ struct ParsedFlags {
   std::vector<std::string> rest;
 };
 
-StatusOr<ParsedFlags> Parse(const std::vector<std::string>& arguments,
-                            FlagParser::Rest rest = FlagParser::Rest::kProgram) {
+StatusOr<ParsedFlags> Parse(
+    const std::vector<std::string>& arguments,
+    FlagParser::RemainingWords rest = FlagParser::RemainingWords::kProgram) {
   ParsedFlags parsed;
   FlagParser parser("", "");
   AddLaunchFlags(&parser, &parsed.flags);
@@ -77,25 +78,26 @@ TEST(LaunchFlagsTest, ExportsAreAddedToThoseThatAreThere) {
   FlagParser parser("", "");
   AddLaunchFlags(&parser, &flags);
   ASSERT_TRUE(
-      parser.Parse({"-x", "NCCL_*", "--export=C=a b", "prog"}, FlagParser::Rest::kProgram).ok());
+      parser.Parse({"-x", "NCCL_*", "--export=C=a b", "prog"}, FlagParser::RemainingWords::kProgram)
+          .ok());
   EXPECT_THAT(flags.exports, ElementsAre("A=1", "NCCL_*", "C=a b"));
 }
 
 TEST(LaunchFlagsTest, AnExportLocatesItsValueInAnyForm) {
-  const auto places = [](const std::vector<std::string>& words) {
+  const auto positions = [](const std::vector<std::string>& words) {
     const StatusOr<ParsedFlags> parsed = Parse(words);
     std::vector<std::pair<std::size_t, std::size_t>> found;
-    for (const ValuePlace& place : parsed->flags.export_values) {
-      found.emplace_back(place.words_behind, place.bytes);
+    for (const ValuePosition& value : parsed->flags.export_values) {
+      found.emplace_back(value.words_after, value.bytes);
     }
     return found;
   };
-  using Places = std::vector<std::pair<std::size_t, std::size_t>>;
-  EXPECT_EQ(places({"-x", "A=1", "prog"}), Places({{1, 1}}));
-  EXPECT_EQ(places({"-xA=1", "--export=B=22", "--export", "C=", "prog", "-x", "D=1"}),
-            Places({{6, 1}, {5, 2}, {3, 0}}));
-  EXPECT_EQ(places({"-qx", "A=b=c", "-qxB=1", "-np", "2", "prog"}), Places({{4, 3}, {3, 1}}));
-  EXPECT_EQ(places({"-x", "HOME", "-qx", "NCCL_*", "prog"}), Places());
+  using Positions = std::vector<std::pair<std::size_t, std::size_t>>;
+  EXPECT_EQ(positions({"-x", "A=1", "prog"}), Positions({{1, 1}}));
+  EXPECT_EQ(positions({"-xA=1", "--export=B=22", "--export", "C=", "prog", "-x", "D=1"}),
+            Positions({{6, 1}, {5, 2}, {3, 0}}));
+  EXPECT_EQ(positions({"-qx", "A=b=c", "-qxB=1", "-np", "2", "prog"}), Positions({{4, 3}, {3, 1}}));
+  EXPECT_EQ(positions({"-x", "HOME", "-qx", "NCCL_*", "prog"}), Positions());
 }
 
 TEST(LaunchFlagsTest, ReadsFlagsAfterGluedShortOnes) {
@@ -157,7 +159,7 @@ TEST(LaunchFlagsTest, RefusesByName) {
 }
 
 TEST(LaunchFlagsTest, ACommandsLeftoverWordIsAnError) {
-  const auto parsed = Parse({"--num_gpus", "2", "extra"}, FlagParser::Rest::kRefused);
+  const auto parsed = Parse({"--num_gpus", "2", "extra"}, FlagParser::RemainingWords::kRefused);
   ASSERT_FALSE(parsed.ok());
   EXPECT_EQ(parsed.status().message(), "unexpected argument 'extra'");
 }

@@ -59,14 +59,14 @@ TEST(MemoryShortageTest, NothingIsJudgedThatIsNotKnown) {
 }
 
 TEST(MemoryShortageTest, RanksOnGpusUseHostMemoryForOffload) {
-  constexpr std::uint64_t kRoom = 6 << 20;  // for two of 2 MiB and what they share
-  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(kRoom, true)).ok());
-  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20, Device::kCuda), HostWith(kRoom)).ok());
+  constexpr std::uint64_t kCapacity = 6 << 20;  // for two of 2 MiB and what they share
+  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(kCapacity, true)).ok());
+  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20, Device::kCuda), HostWith(kCapacity)).ok());
   const JobOutcome fits = CheckNeed(NeedOf(8 << 20), HostWith(4 << 20, true));
   ASSERT_FALSE(fits.ok());
   EXPECT_EQ(fits.failure().proof, "planned for each rank: offloaded state");
   EXPECT_THAT(fits.failure().hint, HasSubstr("on GPUs; --allow_overcommit"));
-  EXPECT_FALSE(CheckNeed(NeedOf(8 << 20, Device::kCpu), HostWith(kRoom, true)).ok());
+  EXPECT_FALSE(CheckNeed(NeedOf(8 << 20, Device::kCpu), HostWith(kCapacity, true)).ok());
 }
 
 class NodeShortageTest : public ::testing::Test {

@@ -16,7 +16,7 @@ StatusOr<TrainFlags> ParseTrain(const std::vector<std::string>& arguments) {
   TrainFlags flags;
   FlagParser parser("train", "test");
   AddTrainFlags(parser.app(), &flags);
-  DS_RETURN_IF_ERROR(parser.Parse(arguments, FlagParser::Rest::kRefused).status());
+  DS_RETURN_IF_ERROR(parser.Parse(arguments, FlagParser::RemainingWords::kRefused).status());
   return flags;
 }
 

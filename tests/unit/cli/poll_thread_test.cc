@@ -14,7 +14,7 @@
 namespace ds::cli {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kTimeout{60};
 
 // Tells on which thread it was called.
 class Bell : public PollMember {
@@ -46,9 +46,9 @@ TEST(PollThreadTest, OneThreadServesAll) {
   thread->Add(&first);
   thread->Add(&second);
   second.Ring();
-  const auto served = second.heard.Take(kPatience);
+  const auto served = second.heard.Take(kTimeout);
   first.Ring();
-  EXPECT_EQ(first.heard.Take(kPatience), served);
+  EXPECT_EQ(first.heard.Take(kTimeout), served);
   EXPECT_NE(served, std::this_thread::get_id());
   thread->Remove(&first);
   thread->Remove(&second);
@@ -60,12 +60,12 @@ TEST(PollThreadTest, DoesNotCallEndedOrRemovedHandlers) {
   const auto thread = PollThread::Get().value();
   for (Bell* bell : {&ended, &removed, &other}) thread->Add(bell);
   ended.Ring();
-  EXPECT_TRUE(ended.heard.Take(kPatience).has_value());
+  EXPECT_TRUE(ended.heard.Take(kTimeout).has_value());
   thread->Remove(&removed);
   removed.Ring();
   ended.Ring();
   other.Ring();
-  EXPECT_TRUE(other.heard.Take(kPatience).has_value());
+  EXPECT_TRUE(other.heard.Take(kTimeout).has_value());
   thread->Remove(&other);
   EXPECT_FALSE(ended.heard.Take(std::chrono::seconds(0)).has_value());
   EXPECT_FALSE(removed.heard.Take(std::chrono::seconds(0)).has_value());

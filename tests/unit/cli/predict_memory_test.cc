@@ -43,8 +43,8 @@ TEST_F(PredictMemoryTest, ChangesMakeItLessTheBestFirst) {
 }
 
 TEST_F(PredictMemoryTest, AdviceNamesOnlySettingsThatFit) {
-  const std::int64_t room = bytes() - (100 << 20);
-  const std::string advice = plan::AdviseOnMemory(config_, job_, room);
+  const std::int64_t capacity = bytes() - (100 << 20);
+  const std::string advice = plan::AdviseOnMemory(config_, job_, capacity);
   EXPECT_THAT(advice, HasSubstr("settings that fit: a micro-batch of "));
   EXPECT_THAT(advice, HasSubstr("--recompute full"));
   EXPECT_THAT(plan::AdviseOnMemory(config_, job_, 1 << 20), HasSubstr("use more hosts"));
@@ -71,7 +71,7 @@ TEST_F(PredictMemoryTest, OnAGpuTheProgramIsTheHosts) {
 TEST_F(PredictMemoryTest, TheTableMarksSettingsThatFit) {
   plan::Prediction question{.config = config_, .job = job_, .hosts = 1, .ranks_of_host = 2};
   EXPECT_THAT(ToText(plan::MakePrediction(question)), HasSubstr("give --memory BYTES"));
-  question.room = std::int64_t{64} << 30;
+  question.capacity = std::int64_t{64} << 30;
   const plan::Prediction wide = plan::MakePrediction(question);
   EXPECT_THAT(ToText(wide), HasSubstr("\nfits in 64.0 GiB; the largest micro-batch that does: "));
   EXPECT_THAT(ToText(wide), HasSubstr("2 ranks on 1 host, 8 x 256 tokens a micro-batch, fp32, "
@@ -82,7 +82,7 @@ TEST_F(PredictMemoryTest, TheTableMarksSettingsThatFit) {
               AllOf(HasSubstr("8 x up to 1000 tokens before padding a micro-batch"),
                     HasSubstr("\ndynamic batching: planned for samples of 256 tokens; what")));
   EXPECT_THAT(ToText(wide), Not(HasSubstr("dynamic batching")));
-  question.room = 1 << 20;
+  question.capacity = 1 << 20;
   const plan::Prediction tight = plan::MakePrediction(question);
   EXPECT_THAT(ToText(tight), HasSubstr("\ndoes NOT fit in 1.00 MiB, with any micro-batch\n"));
   EXPECT_EQ(ToJson(tight)["fits"], false);

@@ -87,11 +87,11 @@ TEST_F(RecipeTest, ItsConfigHoldsWhereNoneIsGiven) {
 TEST_F(RecipeTest, RefusesAJobWithoutTheFeaturesOfItsRecipe) {
   const auto recipe = FindRecipe("lora", share_);
   ASSERT_TRUE(recipe.ok());
-  EXPECT_TRUE(CheckStandsFor(*recipe, Inputs(*recipe, Path("model"))).ok());
-  EXPECT_EQ(CheckStandsFor(*recipe, Inputs(*recipe, Path("model"), 0)).message(),
+  EXPECT_TRUE(CheckRecipeApplies(*recipe, Inputs(*recipe, Path("model"))).ok());
+  EXPECT_EQ(CheckRecipeApplies(*recipe, Inputs(*recipe, Path("model"), 0)).message(),
             "recipe lora trains adapters, but --lora_rank 0 asks for none; change that, or train "
             "without --recipe");
-  EXPECT_THAT(CheckStandsFor(*recipe, Inputs(*recipe, "tiny")).message(),
+  EXPECT_THAT(CheckRecipeApplies(*recipe, Inputs(*recipe, "tiny")).message(),
               HasSubstr("recipe lora starts from trained weights, but --model tiny has none"));
 }
 

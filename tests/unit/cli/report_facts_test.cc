@@ -170,9 +170,9 @@ TEST(ReportText, FitsEightyColumnsAndLosesNoWord) {
   const std::string words =
       "a value that is so long that it does not fit into one line of a "
       "terminal and has to be wrapped at least once or twice";
-  const std::vector<Row> rows = {{"short", "fine"},
-                                 {"GPU driver", words, Level::kWarn, words},
-                                 {"path", std::string(150, 'x'), Level::kFail, "move it"}};
+  const std::vector<ReportRow> rows = {{"short", "fine"},
+                                       {"GPU driver", words, Level::kWarn, words},
+                                       {"path", std::string(150, 'x'), Level::kFail, "move it"}};
   std::istringstream table(FormatReportTable("worker-1", rows));
   std::string joined;
   for (std::string line; std::getline(table, line);) {

@@ -48,7 +48,7 @@ HostFacts GoodHost() {
 
 std::vector<std::string> Bad(const HostFacts& facts) {
   std::vector<std::string> bad;
-  for (const Row& row : JudgeHost(facts, "1.2.3")) {
+  for (const ReportRow& row : JudgeHost(facts, "1.2.3")) {
     EXPECT_EQ(row.hint.empty(), row.level == Level::kOk) << row.name;
     EXPECT_FALSE(row.value.empty()) << row.name;
     if (row.level != Level::kOk) {

@@ -17,7 +17,7 @@ config::TrainJob JobOf(const std::vector<std::string>& arguments) {
   TrainFlags flags;
   FlagParser parser("train", "test");
   AddTrainFlags(parser.app(), &flags);
-  const auto parsed = parser.Parse(arguments, FlagParser::Rest::kRefused);
+  const auto parsed = parser.Parse(arguments, FlagParser::RemainingWords::kRefused);
   EXPECT_TRUE(parsed.ok()) << parsed.status().message();
   config::TrainJob job;
   ApplyTrainFlags(flags, &job);

@@ -128,7 +128,7 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
   {
     const auto run = RunDirectory::Create(path());
     ASSERT_TRUE(run.ok());
-    ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kWhole).ok());
+    ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kAtomic).ok());
   }
   const auto again = RunDirectory::Create(path());
   ASSERT_FALSE(again.ok());
@@ -145,7 +145,7 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
 TEST_F(RunDirectoryTest, OneDsrunAtATime) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
-  ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kWhole).ok());
+  ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kAtomic).ok());
   EXPECT_EQ(RunDirectory::Open(path()).status().message(),
             "run directory " + path().string() + " is in use by another dsrun");
   // The lock comes before the look for a job: one that begins or ends meanwhile changes nothing.

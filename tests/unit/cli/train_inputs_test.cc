@@ -203,13 +203,13 @@ TEST_F(TrainInputsTest, PassesRecomputationToTheJob) {
   EXPECT_EQ(GatherTrainInputs({.recompute = "every:2"}, share_, 1)->job.recompute, "every:2");
   EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.mlp_tiles, 1);
   EXPECT_EQ(GatherTrainInputs({.tile_mlp = 8}, share_, 1)->job.mlp_tiles, 8);
-  EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8}, share_, 1)->job.portion, 8);
+  EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8}, share_, 1)->job.sp_chunk, 8);
   const TrainFlags on_host{.sp_chunk = 8, .sp_offload = "cpu"};
-  EXPECT_EQ(GatherTrainInputs(on_host, share_, 1)->job.portions_in, "cpu");
+  EXPECT_EQ(GatherTrainInputs(on_host, share_, 1)->job.sp_offload, "cpu");
   const TrainFlags in_files{.sp_chunk = 8, .sp_offload = "away"};
-  EXPECT_EQ(GatherTrainInputs(in_files, share_, 1)->job.portions_in,
+  EXPECT_EQ(GatherTrainInputs(in_files, share_, 1)->job.sp_offload,
             std::filesystem::absolute("away").string());
-  EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8, .sp_offload = ""}, share_, 1)->job.portions_in, "");
+  EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8, .sp_offload = ""}, share_, 1)->job.sp_offload, "");
 }
 
 TEST_F(TrainInputsTest, RefusesChunksWithoutEffect) {

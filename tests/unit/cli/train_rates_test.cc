@@ -55,7 +55,7 @@ class TrainRatesTest : public TrainFolderTest {
     TrainFlags flags;
     FlagParser parser("", "");
     AddTrainFlags(parser.app(), &flags);
-    EXPECT_TRUE(parser.Parse(words, FlagParser::Rest::kRefused).ok());
+    EXPECT_TRUE(parser.Parse(words, FlagParser::RemainingWords::kRefused).ok());
     flags.data = {Path("data.txt")};
     flags.save_hf.clear();
     return flags;

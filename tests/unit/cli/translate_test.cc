@@ -37,7 +37,7 @@ TEST(TrainingArgumentsTest, EveryArgumentIsKnownWithItsDefault) {
 
 TEST(TrainingArgumentsTest, MapsTheFilesThatTrainerSaves) {
   const Translation translation = TranslateTrainingArguments(Golden()["saved"], {});
-  EXPECT_TRUE(translation.is_whole()) << DescribeMissing(translation);
+  EXPECT_TRUE(translation.is_complete()) << DescribeMissing(translation);
   EXPECT_THAT(translation.launch, ElementsAre("--device", "cpu"));
   EXPECT_EQ(translation.flags.dump(),
             R"({"steps":5,"per_device_train_batch_size":8,"gradient_accumulation_steps":1,)"
@@ -115,7 +115,7 @@ TEST(TrainingArgumentsTest, OneShuffleOfTheFileIsNoOrderOfDsrun) {
 // The run says how many there are.
 TEST(TrainingArgumentsTest, ADecayEndsWithTheRun) {
   const Translation epochs = Arguments("{}");
-  EXPECT_TRUE(epochs.is_whole()) << DescribeMissing(epochs);
+  EXPECT_TRUE(epochs.is_complete()) << DescribeMissing(epochs);
   EXPECT_EQ(epochs.flags["epochs"], 3);
   EXPECT_EQ(epochs.ds_config["scheduler"]["params"]["total_num_steps"], "auto");
   const Translation fewer = Arguments(R"({"max_steps": 500})", {.steps = 100});
@@ -129,16 +129,16 @@ TEST(TrainingArgumentsTest, ASchedulesParametersAreItsKwargs) {
   const Translation stable = Arguments(R"({"max_steps": 50, "warmup_steps": 3,
       "lr_scheduler_type": "warmup_stable_decay",
       "lr_scheduler_kwargs": {"num_decay_steps": 9, "min_lr_ratio": 0.1, "num_stable_steps": null}})");
-  EXPECT_TRUE(stable.is_whole()) << DescribeMissing(stable);
+  EXPECT_TRUE(stable.is_complete()) << DescribeMissing(stable);
   EXPECT_EQ(stable.ds_config["scheduler"].dump(),
             R"({"type":"warmup_stable_decay","params":{"warmup_num_steps":3,)"
             R"("total_num_steps":"auto","num_decay_steps":9,"min_lr_ratio":0.1}})");
-  EXPECT_EQ(On(stable, "lr_scheduler_type").mapping, Mapping::kWhole);
-  EXPECT_EQ(On(stable, "lr_scheduler_kwargs").mapping, Mapping::kWhole);
+  EXPECT_EQ(On(stable, "lr_scheduler_type").mapping, Mapping::kExact);
+  EXPECT_EQ(On(stable, "lr_scheduler_kwargs").mapping, Mapping::kExact);
   EXPECT_FALSE(stable.flags.contains("warmup_steps"));
-  EXPECT_TRUE(Arguments(R"({"max_steps": 5, "lr_scheduler_kwargs": "{}"})").is_whole());
+  EXPECT_TRUE(Arguments(R"({"max_steps": 5, "lr_scheduler_kwargs": "{}"})").is_complete());
   const Translation constant = Arguments(R"({"lr_scheduler_type": "constant", "warmup_steps": 3})");
-  EXPECT_TRUE(constant.is_whole());
+  EXPECT_TRUE(constant.is_complete());
   EXPECT_FALSE(constant.ds_config.contains("scheduler"));
 }
 
@@ -164,7 +164,7 @@ TEST(TrainingArgumentsTest, KwargsThatAScheduleDoesNotTakeAreMissing) {
 TEST(TrainingArgumentsTest, AShareOfTheStepsStaysOne) {
   for (const char* share : {R"("warmup_ratio": 0.1)", R"("warmup_steps": 0.1)"}) {
     const Translation warm = Arguments("{" + std::string(share) + "}");
-    EXPECT_TRUE(warm.is_whole()) << DescribeMissing(warm);
+    EXPECT_TRUE(warm.is_complete()) << DescribeMissing(warm);
     EXPECT_EQ(warm.flags["warmup_steps"], 0.1);
     EXPECT_EQ(warm.ds_config["scheduler"]["params"]["warmup_num_steps"], "auto");
   }
@@ -192,7 +192,7 @@ TEST(TrainingArgumentsTest, ADsConfigStaysAsItIs) {
   const Translation translation = Arguments(arguments, {.deepspeed = config});
   EXPECT_EQ(translation.ds_config, config);
   EXPECT_EQ(translation.flags["warmup_steps"], 7);
-  EXPECT_TRUE(translation.is_whole());
+  EXPECT_TRUE(translation.is_complete());
 }
 
 // transformers' deepspeed_init gives DeepSpeed's own optimizer model.parameters(), without groups.
@@ -217,7 +217,7 @@ TEST(TrainingArgumentsTest, ADsConfigOfAnotherShapeIsLeftToItsReader) {
 TEST(TrainingArgumentsTest, EvaluationAndSaving) {
   const Translation translation = Arguments(R"({"max_steps": 100, "eval_strategy": "steps",
       "eval_steps": 0.1, "save_strategy": "epoch", "hub_token": "secret", "weight_decay": 0.1})");
-  EXPECT_TRUE(translation.is_whole()) << DescribeMissing(translation);
+  EXPECT_TRUE(translation.is_complete()) << DescribeMissing(translation);
   EXPECT_EQ(translation.flags["eval_every"], 10);
   EXPECT_EQ(translation.flags["no_decay_on_norms_and_biases"], true);
   EXPECT_EQ(On(translation, "save_strategy").mapping, Mapping::kLeftOut);
@@ -257,7 +257,7 @@ TEST(DeepspeedWordsTest, FlagsOfDsrunsOwnStay) {
   const auto translation = TranslateDeepspeedWords(
       {"-H", "hosts", "--include=a:0,1", "--launcher", "pdsh", "train.py", "--lr", "3e-4"});
   ASSERT_TRUE(translation.ok());
-  EXPECT_TRUE(translation->is_whole());
+  EXPECT_TRUE(translation->is_complete());
   EXPECT_EQ(ShellLine(CommandWords(*translation, "")),
             "dsrun -H hosts --include=a:0,1 --pass_local_rank train.py --lr 3e-4");
 }

@@ -54,7 +54,7 @@ TEST(TrlArgumentsTest, TheArgumentsOfOtherTrainersAreThoseThatSftDoesNotHave) {
 
 TEST(TrlArgumentsTest, DefaultsOfSftAreNoLosses) {
   const Translation saved = Sft("{}");
-  EXPECT_TRUE(saved.is_whole()) << DescribeMissing(saved);
+  EXPECT_TRUE(saved.is_complete()) << DescribeMissing(saved);
   EXPECT_EQ(saved.flags["learning_rate"], 2e-5);
   EXPECT_EQ(saved.flags["packing"], "none");
   EXPECT_EQ(saved.flags["max_length"], 1024);
@@ -93,16 +93,16 @@ TEST(TrlArgumentsTest, DefaultsAreThoseOfTheTrainer) {
 }
 
 TEST(TrlArgumentsTest, PackingStrategies) {
-  for (const auto& [strategy, packing, cuts_off] :
+  for (const auto& [strategy, packing, truncates] :
        {std::tuple{"bfd", "whole", true}, std::tuple{"bfd_split", "whole", false},
         std::tuple{"wrapped", "stream", false}}) {
     const Translation packed =
         Sft(R"({"packing": true, "packing_strategy": ")" + std::string(strategy) + "\"}");
-    EXPECT_TRUE(packed.is_whole()) << DescribeMissing(packed);
+    EXPECT_TRUE(packed.is_complete()) << DescribeMissing(packed);
     EXPECT_EQ(packed.flags["packing"], packing);
     EXPECT_EQ(On(packed, "packing_strategy").mapping, Mapping::kNearly);
-    EXPECT_EQ(On(packed, "max_length").mapping, cuts_off ? Mapping::kNearly : Mapping::kWhole);
-    EXPECT_EQ(packed.flags[cuts_off ? "max_length" : "seq_len"], 1024);
+    EXPECT_EQ(On(packed, "max_length").mapping, truncates ? Mapping::kNearly : Mapping::kExact);
+    EXPECT_EQ(packed.flags[truncates ? "max_length" : "seq_len"], 1024);
   }
   EXPECT_THAT(Missing(Sft(R"({"packing": true, "packing_strategy": "ffd"})")),
               ElementsAre("packing_strategy"));
@@ -112,9 +112,9 @@ TEST(TrlArgumentsTest, PackingStrategies) {
 
 TEST(TrlArgumentsTest, MapsTheTrainedPartOfARow) {
   const Translation always = Sft(R"({"assistant_only_loss": true, "completion_only_loss": true})");
-  EXPECT_TRUE(always.is_whole()) << DescribeMissing(always);
-  EXPECT_EQ(On(always, "assistant_only_loss").mapping, Mapping::kWhole);
-  EXPECT_EQ(On(always, "completion_only_loss").mapping, Mapping::kWhole);
+  EXPECT_TRUE(always.is_complete()) << DescribeMissing(always);
+  EXPECT_EQ(On(always, "assistant_only_loss").mapping, Mapping::kExact);
+  EXPECT_EQ(On(always, "completion_only_loss").mapping, Mapping::kExact);
   EXPECT_EQ(always.flags["assistant_only_loss"], true);
   EXPECT_FALSE(Sft("{}").flags.contains("assistant_only_loss"));
   EXPECT_EQ(always.flags["router_aux_loss_coef"], "auto") << "SFTTrainer's default";
@@ -122,7 +122,7 @@ TEST(TrlArgumentsTest, MapsTheTrainedPartOfARow) {
   const Translation story = Sft(R"({"dataset_text_field": "story"})");
   EXPECT_EQ(story.flags["text_field"], "story");
   EXPECT_EQ(On(story, "dataset_text_field").mapping, Mapping::kNearly);
-  EXPECT_TRUE(Sft(R"({"loss_type": "chunked_nll"})").is_whole());
+  EXPECT_TRUE(Sft(R"({"loss_type": "chunked_nll"})").is_complete());
   EXPECT_THAT(Missing(Sft(R"({"completion_only_loss": false, "loss_type": "dft", "max_length": null,
                       "eos_token": "<|im_end|>", "chat_template_path": "a.jinja"})")),
               ::testing::UnorderedElementsAre("completion_only_loss", "loss_type", "max_length",
@@ -147,7 +147,7 @@ TEST(TrlArgumentsTest, FilesOfTrlsPackageTranslate) {
     const auto config = ReadFlatYaml(text.get<std::string>());
     ASSERT_TRUE(config.ok()) << name << ": " << config.status().message();
     const Translation translation = TranslateAccelerateConfig(*config, {});
-    EXPECT_TRUE(translation.is_whole()) << name << ": " << DescribeMissing(translation);
+    EXPECT_TRUE(translation.is_complete()) << name << ": " << DescribeMissing(translation);
     const char* const ranks = name.starts_with("single_gpu") ? "1" : "8";
     EXPECT_THAT(translation.launch, ::testing::IsSupersetOf({"--num_gpus", ranks})) << name;
     const auto zero = translation.ds_config.value("zero_optimization", Json::object());
@@ -170,7 +170,7 @@ TEST(TrlArgumentsTest, UlyssesAsAContextParallelismOfDeepspeed) {
     return TranslateAccelerateConfig(config.value(), {});
   };
   const Translation ulysses = translate("deepspeed");
-  EXPECT_TRUE(ulysses.is_whole()) << DescribeMissing(ulysses);
+  EXPECT_TRUE(ulysses.is_complete()) << DescribeMissing(ulysses);
   EXPECT_EQ(ulysses.ds_config["seq_parallel_communication_data_type"], "bf16");
   EXPECT_EQ(ulysses.flags.dump(), R"({"sp":2})");
   EXPECT_EQ(translate("torch").flags.dump(), R"({"sp_kind":"ring","sp":2})");
@@ -233,7 +233,7 @@ TEST(TrainerSavingTest, TheLimitAndTheBestModel) {
     return TranslateTrainingArguments(Json::parse(R"({"max_steps": 50, )" + more + "}"), {});
   };
   const Translation limited = translate(R"("save_steps": 5, "save_total_limit": 2)");
-  EXPECT_TRUE(limited.is_whole());
+  EXPECT_TRUE(limited.is_complete());
   EXPECT_EQ(limited.flags["save_total_limit"], 2);
   EXPECT_EQ(translate(R"("save_total_limit": 3)").flags["save_every"], 500);
   const Translation unlimited = translate(R"("save_strategy": "no", "save_total_limit": 2)");
@@ -243,14 +243,14 @@ TEST(TrainerSavingTest, TheLimitAndTheBestModel) {
   const std::string evaluates = R"("eval_strategy": "steps", "eval_steps": 5, "save_steps": )";
   const std::string loads = R"(, "load_best_model_at_end": true)";
   const Translation best = translate(evaluates + "5" + loads);
-  EXPECT_TRUE(best.is_whole()) << DescribeMissing(best);
+  EXPECT_TRUE(best.is_complete()) << DescribeMissing(best);
   EXPECT_EQ(best.flags["load_best_model_at_end"], true);
-  EXPECT_EQ(On(best, "load_best_model_at_end").mapping, Mapping::kWhole);
+  EXPECT_EQ(On(best, "load_best_model_at_end").mapping, Mapping::kExact);
   EXPECT_EQ(On(translate(evaluates + "10" + loads), "load_best_model_at_end").mapping,
             Mapping::kNearly);
   const Translation saves =
       translate(evaluates + R"(9, "save_strategy": "best", "metric_for_best_model": "eval_loss")");
-  EXPECT_TRUE(saves.is_whole()) << DescribeMissing(saves);
+  EXPECT_TRUE(saves.is_complete()) << DescribeMissing(saves);
   EXPECT_EQ(saves.flags["save_best"], true);
   EXPECT_FALSE(saves.flags.contains("save_every"));
   EXPECT_THAT(Missing(translate(evaluates + "5" + loads + R"(, "metric_for_best_model": "f1")")),
@@ -281,7 +281,7 @@ TEST(TrainerSavingTest, TheBestModelNeedsEqualStrategies) {
   const Translation share = translate(R"("save_steps": 0.5)");
   EXPECT_FALSE(share.flags.contains("save_every"));
   EXPECT_EQ(On(share, "load_best_model_at_end").mapping, Mapping::kMissing);
-  EXPECT_TRUE(translate(R"("save_steps": 50)").is_whole());
+  EXPECT_TRUE(translate(R"("save_steps": 50)").is_complete());
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(UnfinishedLinesTest, ARankThatHasEndedFinishesNothing) {
   Say(&lines, 0, "one", true);
   Say(&lines, 0, "two", true, true);
   Say(&lines, 1, "three", true);
-  const std::vector<OutputChunk> ended = lines.TakeOf(0);
+  const std::vector<OutputChunk> ended = lines.TakeRank(0);
   ASSERT_EQ(ended.size(), 2U);
   EXPECT_EQ(ended[0].text, "one");
   EXPECT_EQ(ended[1].text, "two");

@@ -28,11 +28,11 @@ TEST(CommunicatorTest, AllReduceSumsInPlace) {
 TEST(CommunicatorTest, GatherThenScatterGivesBackTheParts) {
   RunRanks(2, [](Communicator& comm) {
     const at::Tensor part = at::arange(5, at::kFloat) + 10 * comm.rank();
-    const at::Tensor whole = at::empty({10}, at::kFloat);
-    comm.AllGather(whole, part);
-    EXPECT_TRUE(at::equal(whole.narrow(0, 5, 5), at::arange(5, at::kFloat) + 10));
+    const at::Tensor full = at::empty({10}, at::kFloat);
+    comm.AllGather(full, part);
+    EXPECT_TRUE(at::equal(full.narrow(0, 5, 5), at::arange(5, at::kFloat) + 10));
     const at::Tensor reduced = at::empty({5}, at::kFloat);
-    comm.ReduceScatter(reduced, whole, ReduceOp::kAvg);
+    comm.ReduceScatter(reduced, full, ReduceOp::kAvg);
     EXPECT_TRUE(at::equal(reduced, part));
   });
 }

@@ -15,8 +15,8 @@ using ds::testing::RunRanks;
 
 // What rank `rank` brings in round `round`.
 at::Tensor Values(int rank, int round, std::int64_t count) {
-  const at::Tensor places = at::arange(count, at::kFloat);
-  return (places * 0.37 + rank * 1.3 + round * 0.7).sin() * (1.0 + rank);
+  const at::Tensor values = at::arange(count, at::kFloat);
+  return (values * 0.37 + rank * 1.3 + round * 0.7).sin() * (1.0 + rank);
 }
 
 at::Tensor SignsOf(const at::Tensor& x) { return x.ge(0).to(at::kFloat) * 2 - 1; }

@@ -127,7 +127,7 @@ TEST(ConnectNcclTest, AnAbortEndsTheCallsOfAllGroups) {
 }
 
 // Ranks that wait in NCCL alone, in the world's and in a group's, and one that gives up.
-void ExpectAllHearOfAnAbort(Communicator& host, std::latch& connected) {
+void ExpectAllSeeAbort(Communicator& host, std::latch& connected) {
   const FakeCuda cuda(GpuOf(host), host.rank());
   const auto world = Connect(cuda, host);
   ASSERT_TRUE(world.ok()) << world.status().message();
@@ -144,7 +144,7 @@ void ExpectAllHearOfAnAbort(Communicator& host, std::latch& connected) {
 
 TEST(ConnectNcclTest, AnAbortEndsTheCallsOfEveryRank) {
   std::latch connected(3);
-  RunRanks(3, [&](Communicator& host) { ExpectAllHearOfAnAbort(host, connected); });
+  RunRanks(3, [&](Communicator& host) { ExpectAllSeeAbort(host, connected); });
 }
 
 TEST(ConnectNcclTest, AnAbortEndsTheCallsOfEveryHostsRanks) {
@@ -153,7 +153,7 @@ TEST(ConnectNcclTest, AnAbortEndsTheCallsOfEveryHostsRanks) {
     auto ranks = group.MakeSubgroup("ranks", {0, 1, 2});
     ASSERT_TRUE(ranks.ok()) << ranks.status().message();
     Communicator host(c10::make_intrusive<HostBackend>(std::move(ranks).value()));
-    ExpectAllHearOfAnAbort(host, connected);
+    ExpectAllSeeAbort(host, connected);
   });
 }
 

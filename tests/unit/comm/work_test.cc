@@ -55,9 +55,9 @@ TEST(WorkTest, CallsReturnBeforeTheOtherRankArrives) {
       for (const Work& each : work) EXPECT_TRUE(!each.done() && each.error().ok());
       issued.count_down();
     }
-    const at::Tensor behind = at::ones({3});
-    comm.AllReduce(behind, ReduceOp::kSum);  // runs behind them
-    EXPECT_EQ(behind.sum().item<float>(), 6);
+    const at::Tensor after = at::ones({3});
+    comm.AllReduce(after, ReduceOp::kSum);  // runs behind them
+    EXPECT_EQ(after.sum().item<float>(), 6);
     for (Work& each : work) {
       each.wait();
       EXPECT_TRUE(each.done() && each.error().ok());
@@ -160,9 +160,9 @@ TEST(CoalescedTest, GivesTheBitsOfSingleCalls) {
       }
       comm.AllGatherMany(wide, parts, "all");
       for (std::size_t i = 0; i < wide.size(); ++i) {
-        const at::Tensor whole = at::empty_like(wide[i]);
-        comm.AllGather(whole, parts[i]);
-        EXPECT_TRUE(at::equal(wide[i], whole));
+        const at::Tensor full = at::empty_like(wide[i]);
+        comm.AllGather(full, parts[i]);
+        EXPECT_TRUE(at::equal(wide[i], full));
       }
     });
   }

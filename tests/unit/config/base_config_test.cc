@@ -193,11 +193,11 @@ TEST(BaseConfigTest, FlagsOfAResumeReplaceKeysOfTheConfig) {
   const Json config = Json::parse(R"({"optimizer": {"type": "AdamW", "params": {"lr": 1, "eps": 2}},
                                       "scheduler": {"params": {"warmup_num_steps": 3}},
                                       "tensor_parallel": {"autotp_size": 2}})");
-  EXPECT_EQ(DropWhatFlagsFill(config, {}), config);
-  EXPECT_EQ(DropWhatFlagsFill(Json::parse(R"({"bf16": {"enabled": true}})"), {.bf16 = false}),
+  EXPECT_EQ(DropFlagKeys(config, {}), config);
+  EXPECT_EQ(DropFlagKeys(Json::parse(R"({"bf16": {"enabled": true}})"), {.bf16 = false}),
             Json::object());
   const Json left =
-      DropWhatFlagsFill(config, {.learning_rate = 7.0, .warmup_steps = 8.0, .tp = 1, .sp = 2});
+      DropFlagKeys(config, {.learning_rate = 7.0, .warmup_steps = 8.0, .tp = 1, .sp = 2});
   EXPECT_EQ(left, Json::parse(R"({"optimizer": {"type": "AdamW", "params": {"eps": 2}}})"));
 }
 

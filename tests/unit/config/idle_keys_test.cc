@@ -12,15 +12,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::vector<std::string> ListOf(const std::string& sections, RankPlaces places) {
+std::vector<std::string> ListOf(const std::string& sections, RankPlacement placement) {
   const CheckResult result =
       CheckConfig(R"({"train_batch_size": 2, )" + sections + "}", "ds.json", 2);
   EXPECT_TRUE(result.ok);
-  return ListIdleKeys(ToDsConfigJson(result), result.config, places);
+  return ListIdleKeys(ToDsConfigJson(result), result.config, placement);
 }
 
 TEST(IdleKeysTest, AreThoseThatNeedADeviceOrANetwork) {
-  const RankPlaces here{.on_cpu = true, .one_host = true};
+  const RankPlacement here{.on_cpu = true, .one_host = true};
   const std::string overlaps = R"("zero_optimization": {"stage": 2, "overlap_comm": true})";
   EXPECT_THAT(ListOf(overlaps, here), ElementsAre(HasSubstr("overlap_comm overlaps nothing")));
   EXPECT_THAT(ListOf(overlaps, {.on_cpu = true}), IsEmpty());

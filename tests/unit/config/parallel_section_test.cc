@@ -19,7 +19,7 @@ CheckResult CheckOn(int ranks, const std::string& members) {
   return CheckConfig("{" + members + "}", "ds.json", ranks);
 }
 
-constexpr char kEveryCut[] = R"("pipeline": {"stages": 2}, "sequence_parallel_size": 2,
+constexpr char kAllDegrees[] = R"("pipeline": {"stages": 2}, "sequence_parallel_size": 2,
     "tensor_parallel": {"autotp_size": 2}, )";
 
 // A degree of parallelism on 4 ranks, or why there is none.
@@ -34,7 +34,7 @@ std::string DegreeOn4(const std::string& members, const TrainingFlags& flags,
 }
 
 TEST(ParallelSectionTest, TheBatchCountsRanksWithSamplesOfTheirOwn) {
-  const CheckResult checked = CheckOn(16, std::string(kEveryCut) + R"("train_batch_size": 24)");
+  const CheckResult checked = CheckOn(16, std::string(kAllDegrees) + R"("train_batch_size": 24)");
   EXPECT_EQ(ValueOf(checked, "train_micro_batch_size_per_gpu"), 12);
   EXPECT_THAT(OriginOf(checked, "train_micro_batch_size_per_gpu"),
               HasSubstr("world size 16 / 8 ranks of a sample"));
@@ -43,7 +43,7 @@ TEST(ParallelSectionTest, TheBatchCountsRanksWithSamplesOfTheirOwn) {
 
 TEST(ParallelSectionTest, DegreesDivideTheRanks) {
   EXPECT_THAT(
-      Messages(CheckOn(12, std::string(kEveryCut) + R"("train_batch_size": 24)").errors),
+      Messages(CheckOn(12, std::string(kAllDegrees) + R"("train_batch_size": 24)").errors),
       Contains(HasSubstr("sequence_parallel_size, 8, must divide the number of ranks, 12")));
 }
 
@@ -208,7 +208,7 @@ TEST(ParallelSectionTest, KeysOfThePipelineAreReadOrRefused) {
 
 TEST(ParallelSectionTest, StateIsShardedOverRanksOfDataAndSequence) {
   const auto errors = [](const std::string& zero) {
-    return Messages(CheckOn(16, std::string(kEveryCut) + R"("train_batch_size": 24,
+    return Messages(CheckOn(16, std::string(kAllDegrees) + R"("train_batch_size": 24,
         "zero_optimization": {"stage": 3, )" +
                                     zero + "}")
                         .errors);

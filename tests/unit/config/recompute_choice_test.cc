@@ -51,10 +51,10 @@ TEST(RecomputeChoiceTest, TheConfigDecidesWhereNoFlagDoes) {
 }
 
 TEST(RecomputeChoiceTest, ABufferHasAPartForEachLayer) {
-  EXPECT_TRUE(CheckBufferedParts(8, 8).ok());
-  EXPECT_TRUE(CheckBufferedParts(9, 8).ok());
+  EXPECT_TRUE(CheckBufferedPartitions(8, 8).ok());
+  EXPECT_TRUE(CheckBufferedPartitions(9, 8).ok());
   EXPECT_THAT(
-      CheckBufferedParts(4, 8).message(),
+      CheckBufferedPartitions(4, 8).message(),
       HasSubstr("number_checkpoints is 4, and a rank recomputes 8 layers in a pass: write 8 "
                 "or more, or leave out contiguous_memory_optimization"));
 }

@@ -71,7 +71,7 @@ std::string Lines(int count) {
 }
 
 TEST_F(OutputReaderTest, AFullLogStopsReadingUntilSpaceIsFree) {
-  constexpr int kRoundsOfPatience = 50;  // a reader that went on would read 100 bytes in each
+  constexpr int kMaxRoundsFull = 50;  // a reader that went on would read 100 bytes in each
   const std::string text = Lines(1000);
   Write(text);
   write_.Reset();
@@ -80,7 +80,7 @@ TEST_F(OutputReaderTest, AFullLogStopsReadingUntilSpaceIsFree) {
   int times_full = 0;
   EveryRound([&] {
     if (ended_) return false;
-    if (!log_.full() || ++rounds_full < kRoundsOfPatience) return true;
+    if (!log_.full() || ++rounds_full < kMaxRoundsFull) return true;
     rounds_full = 0;
     ++times_full;
     const std::string taken = Take();

@@ -26,9 +26,9 @@ class RankInputTest : public ::testing::Test {
     input_.emplace(UniqueFd(ends[1]));
   }
   std::uint64_t Write(std::uint64_t offset, std::string_view data, bool end = false,
-                      std::chrono::seconds patience = 60s) {
+                      std::chrono::seconds timeout = 60s) {
     const auto taken =
-        input_->Write({offset, data, end}, std::chrono::steady_clock::now() + patience);
+        input_->Write({offset, data, end}, std::chrono::steady_clock::now() + timeout);
     EXPECT_TRUE(taken.ok()) << taken.status().message();
     return taken.ok() ? *taken : 0;
   }

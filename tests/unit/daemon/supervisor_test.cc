@@ -174,7 +174,7 @@ TEST_F(SupervisorTest, AStopThatFindsEveryThreadAtWorkIsUnanswered) {
 class WallClockTest : public SupervisorTest {
  protected:
   // Far more than a bound, far less than the clock is set back by.
-  static constexpr std::chrono::seconds kPatience{60};
+  static constexpr std::chrono::seconds kTimeout{60};
 
   static void SetWallClockRight() {
     ds::testing::SetWallClockBackAtEachLook(std::chrono::seconds(0));
@@ -208,7 +208,7 @@ TEST_F(WallClockTest, AWatchEndsInItsTime) {
   std::promise<void> hung;  // no heartbeat comes that it could miss its watcher by
   ASSERT_TRUE(loop_->Post([done = hung.get_future().share()] { done.wait(); }));
   SetWallClockRight();
-  const auto longest = std::chrono::steady_clock::now() + kPatience;
+  const auto longest = std::chrono::steady_clock::now() + kTimeout;
   service_->AwaitWatchers(longest);
   EXPECT_LT(std::chrono::steady_clock::now(), longest) << "it waits by the wall clock";
   hung.set_value();
@@ -233,7 +233,7 @@ TEST_F(WallClockTest, UnreadInputIsHeldForItsTime) {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response.accepted();
   });
-  const bool in_time = answer.wait_for(kPatience) == std::future_status::ready;
+  const bool in_time = answer.wait_for(kTimeout) == std::future_status::ready;
   EXPECT_TRUE(in_time) << "it waits for a rank that does not read";
   SetWallClockRight();
   controller_.Reset();  // its ranks end: nothing holds the input any more

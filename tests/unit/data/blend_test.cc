@@ -16,7 +16,8 @@ TEST(BlendTest, TwoSourcesAlternateByTheirWeights) {
   const double weights[] = {3.0, 1.0};
   const Blend blend(weights);
   std::vector<std::size_t> sources;
-  for (std::int64_t place = 0; place < 8; ++place) sources.push_back(blend.At(place).source);
+  for (std::int64_t position = 0; position < 8; ++position)
+    sources.push_back(blend.At(position).source);
   EXPECT_THAT(sources, ElementsAre(0, 0, 1, 0, 0, 0, 1, 0));
 }
 
@@ -39,18 +40,18 @@ TEST(BlendTest, OneSourceHasEveryPlace) {
 // gap, and after any number of places it has had its share of them.
 TEST(BlendTest, EverySourceHasItsShareOfAnyStretch) {
   std::mt19937 random(5);
-  for (int turn = 0; turn < 60; ++turn) {
-    std::vector<double> weights(1 + static_cast<std::size_t>(turn) % 23);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<double> weights(1 + static_cast<std::size_t>(round) % 23);
     for (double& weight : weights) weight = std::exp(static_cast<double>(random() % 800) / 100.0);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     const Blend blend(weights);
     std::vector<std::int64_t> counts(weights.size());
-    for (std::int64_t place = 0; place < 3000; ++place) {
-      const Blend::Turn at = blend.At(place);
-      ASSERT_EQ(at.index, counts.at(at.source)++) << "place " << place;
+    for (std::int64_t position = 0; position < 3000; ++position) {
+      const Blend::SourceSample at = blend.At(position);
+      ASSERT_EQ(at.index, counts.at(at.source)++) << "place " << position;
       for (std::size_t i = 0; i < counts.size(); ++i) {
-        const double share = weights[i] / sum * static_cast<double>(place + 1);
-        ASSERT_LT(std::abs(static_cast<double>(counts[i]) - share), 2.0) << "place " << place;
+        const double share = weights[i] / sum * static_cast<double>(position + 1);
+        ASSERT_LT(std::abs(static_cast<double>(counts[i]) - share), 2.0) << "place " << position;
       }
     }
     EXPECT_EQ(blend.Count(3000), counts);
@@ -63,8 +64,8 @@ TEST(BlendTest, PlacesFarAwayAreExact) {
   const Blend blend(weights);
   const std::int64_t far = std::int64_t{1} << 52;
   std::vector<std::int64_t> counts = blend.Count(far);
-  for (std::int64_t place = far; place < far + 1000; ++place) {
-    const Blend::Turn at = blend.At(place);
+  for (std::int64_t position = far; position < far + 1000; ++position) {
+    const Blend::SourceSample at = blend.At(position);
     ASSERT_EQ(at.index, counts.at(at.source)++);
   }
 }

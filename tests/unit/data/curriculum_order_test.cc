@@ -100,11 +100,11 @@ TEST(CurriculumOrder, StepsHaveTheSamplesOfDeepSpeedsClusters) {
     auto all = Tokens();
     std::vector<std::int64_t> tokens(kLength);
     const auto stream = ReadStream(*loader, kSteps);
-    for (std::int64_t place = 0; place < kSteps * kBatch; ++place) {
-      ASSERT_TRUE(all.Read(expected.At(place) * kLength, tokens).ok());
-      const auto& step = stream[static_cast<std::size_t>(place / kBatch)];
-      const auto* const row = step.data() + place % kBatch * kLength;
-      EXPECT_EQ(std::vector<std::int64_t>(row, row + kLength), tokens) << "place " << place;
+    for (std::int64_t position = 0; position < kSteps * kBatch; ++position) {
+      ASSERT_TRUE(all.Read(expected.At(position) * kLength, tokens).ok());
+      const auto& step = stream[static_cast<std::size_t>(position / kBatch)];
+      const auto* const row = step.data() + position % kBatch * kLength;
+      EXPECT_EQ(std::vector<std::int64_t>(row, row + kLength), tokens) << "place " << position;
     }
   }
 }
@@ -117,9 +117,9 @@ TEST(CurriculumOrder, TakesOfEveryClusterInProportionAndRepeatsNoneTooSoon) {
   std::map<std::int64_t, int> seen;
   const auto take = [&](std::int64_t first, std::int64_t count) {
     std::array<int, 3> taken{};
-    for (std::int64_t place = first; place < first + count; ++place) {
-      const std::int64_t sample = order.At(place);
-      EXPECT_LE(first_steps[static_cast<std::size_t>(sample)], place / 30 + 1);
+    for (std::int64_t position = first; position < first + count; ++position) {
+      const std::int64_t sample = order.At(position);
+      EXPECT_LE(first_steps[static_cast<std::size_t>(sample)], position / 30 + 1);
       ++seen[sample];
       ++taken[sample < 60 ? 0 : sample < 90 ? 1 : 2];
     }
@@ -141,7 +141,7 @@ TEST(CurriculumOrder, TakesOfEveryClusterInProportionAndRepeatsNoneTooSoon) {
 
 TEST(CurriculumOrder, MatchesEveryWorldSizeAndResumesAnywhere) {
   const auto metrics = ReadMetrics(Goldens()["cases"][2]);
-  const auto whole = ReadStream(*Loader::Create(Tokens(), Options(metrics)).value(), kSteps);
+  const auto full = ReadStream(*Loader::Create(Tokens(), Options(metrics)).value(), kSteps);
   for (const std::int64_t done : {0, 1, 11, 30}) {
     auto one = Loader::Create(Tokens(), Options(metrics)).value();
     ReadStream(*one, done);
@@ -152,7 +152,7 @@ TEST(CurriculumOrder, MatchesEveryWorldSizeAndResumesAnywhere) {
       const auto step = ReadStream(*loader, 1)[0];
       joined.insert(joined.end(), step.begin(), step.end());
     }
-    EXPECT_EQ(joined, whole[static_cast<std::size_t>(done)]) << done;
+    EXPECT_EQ(joined, full[static_cast<std::size_t>(done)]) << done;
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Manifest = HostCache::Json;
 
-bool IsWhole(const HostCache::Folder& folder) {
+bool IsComplete(const HostCache::Folder& folder) {
   const auto text = ReadFile(folder.path / "text");
   return text.ok() && *text == folder.manifest.value("text", "");
 }
@@ -31,7 +31,7 @@ TEST(HostCacheTest, HostsBetweenWhichLocksDoNotHoldLeaveEachOthersFoldersAlone) 
   });
   const auto find = [&](const char* host, const HostCache::Make& make) {
     return HostCache(folder.path() + "/cache", unlocked, host)
-        .FindOrMake(Manifest{{"of", "both"}}, IsWhole, make);
+        .FindOrMake(Manifest{{"of", "both"}}, IsComplete, make);
   };
   std::latch second_is_half_way(1), first_is_done(1);
   std::optional<StatusOr<HostCache::Folder>> second;
@@ -50,20 +50,20 @@ TEST(HostCacheTest, HostsBetweenWhichLocksDoNotHoldLeaveEachOthersFoldersAlone) 
     second_is_half_way.wait();
     return Manifest{{"text", "the first one's"}};
   });
-  EXPECT_TRUE(first.ok() && IsWhole(*first));
+  EXPECT_TRUE(first.ok() && IsComplete(*first));
   first_is_done.count_down();
   second_host.join();
   ASSERT_TRUE(second && second->ok());
-  EXPECT_TRUE(IsWhole(**second));
+  EXPECT_TRUE(IsComplete(**second));
   EXPECT_TRUE((*second)->was_there);
-  EXPECT_TRUE(IsWhole(*first));
+  EXPECT_TRUE(IsComplete(*first));
 }
 
-class HostCachePlaceTest : public ::testing::Test {
+class HostCacheLocationTest : public ::testing::Test {
  protected:
   StatusOr<HostCache::Folder> Find() {
     return HostCache(folder_.path() + "/cache")
-        .FindOrMake(Manifest{{"of", "these"}}, IsWhole,
+        .FindOrMake(Manifest{{"of", "these"}}, IsComplete,
                     [](const fs::path& made) -> StatusOr<Manifest> {
                       DS_RETURN_IF_ERROR(WriteFileAtomically(made / "text", "tokens"));
                       return Manifest{{"text", "tokens"}};
@@ -72,16 +72,16 @@ class HostCachePlaceTest : public ::testing::Test {
   const ScratchFolder folder_;
 };
 
-TEST_F(HostCachePlaceTest, ADamagedEntryOfOursIsMadeAnew) {
+TEST_F(HostCacheLocationTest, ADamagedEntryOfOursIsMadeAnew) {
   const fs::path path = Find()->path;
   ASSERT_TRUE(WriteFileAtomically(path / "text", "damaged").ok());
   const auto found = Find();
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_FALSE(found->was_there);
-  EXPECT_TRUE(IsWhole(*found));
+  EXPECT_TRUE(IsComplete(*found));
 }
 
-TEST_F(HostCachePlaceTest, AFolderOfThatNameWithoutAMarkIsNotRemoved) {
+TEST_F(HostCacheLocationTest, AFolderOfThatNameWithoutAMarkIsNotRemoved) {
   const fs::path path = Find()->path;
   fs::remove_all(path);
   fs::create_directory(path);
@@ -93,7 +93,7 @@ TEST_F(HostCachePlaceTest, AFolderOfThatNameWithoutAMarkIsNotRemoved) {
   EXPECT_TRUE(fs::exists(path / "thesis.txt"));
 }
 
-TEST_F(HostCachePlaceTest, NorIsALinkWithTheNameOfAnEntry) {
+TEST_F(HostCacheLocationTest, NorIsALinkWithTheNameOfAnEntry) {
   const fs::path path = Find()->path;
   const fs::path elsewhere = folder_.path() + "/elsewhere";
   fs::rename(path, elsewhere);

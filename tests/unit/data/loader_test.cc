@@ -41,7 +41,7 @@ LoaderOptions Plain(std::int64_t micro_batch, int rank = 0, int world_size = 1) 
           .order = {.shuffle = false}};
 }
 
-std::vector<std::int64_t> FirstTokens(const Batch& batch) {
+std::vector<std::int64_t> FirstTokens(const TokenBatch& batch) {
   std::vector<std::int64_t> first;
   for (std::int64_t row = 0; row < batch.inputs.size(0); ++row) {
     first.push_back(batch.inputs[row][0].item<std::int64_t>());
@@ -50,7 +50,7 @@ std::vector<std::int64_t> FirstTokens(const Batch& batch) {
 }
 
 TEST_F(LoaderTest, LabelsAreTheInputsShiftedByOne) {
-  const Batch batch = Make(100, Plain(3))->Next().value();
+  const TokenBatch batch = Make(100, Plain(3))->Next().value();
   EXPECT_EQ(batch.inputs.sizes(), (at::IntArrayRef{3, 4}));
   EXPECT_TRUE(at::equal(batch.labels, batch.inputs + 1));
   EXPECT_EQ(FirstTokens(batch), (std::vector<std::int64_t>{0, 4, 8}));
@@ -116,7 +116,7 @@ TEST_F(LoaderTest, HoldsOutTheEndOfTheDataFromTraining) {
 
 // Five samples on two ranks: of the last turn only the first rank's first row counts.
 TEST_F(LoaderTest, OfOnePassEverySampleCountsOnce) {
-  std::vector<std::int64_t> learnt;
+  std::vector<std::int64_t> in_loss;
   for (int rank = 0; rank < 2; ++rank) {
     LoaderOptions options = Plain(2, rank, 2);
     options.once = true;
@@ -124,11 +124,11 @@ TEST_F(LoaderTest, OfOnePassEverySampleCountsOnce) {
     EXPECT_EQ(loader->batches_per_epoch(), 2);
     const auto read = [&] {
       for (int i = 0; i < 2; ++i) {
-        const Batch batch = *loader->Next();
+        const TokenBatch batch = *loader->Next();
         for (std::int64_t row = 0; row < 2; ++row) {
           const auto label = batch.labels[row][0].item<std::int64_t>();
           EXPECT_EQ(batch.labels[row].eq(kIgnoredLabel).all().item<bool>(), label == kIgnoredLabel);
-          if (label != kIgnoredLabel) learnt.push_back(label);
+          if (label != kIgnoredLabel) in_loss.push_back(label);
         }
       }
     };
@@ -136,7 +136,7 @@ TEST_F(LoaderTest, OfOnePassEverySampleCountsOnce) {
     EXPECT_EQ(loader->CountLabels().value(), rank == 0 ? 12 : 8);
     read();
   }
-  EXPECT_THAT(learnt, ::testing::UnorderedElementsAre(1, 1, 5, 5, 9, 9, 13, 13, 17, 17));
+  EXPECT_THAT(in_loss, ::testing::UnorderedElementsAre(1, 1, 5, 5, 9, 9, 13, 13, 17, 17));
 }
 
 // Tokens from 0 on, and from 500 on: a token says whose it is.
@@ -183,9 +183,9 @@ TEST_F(BlendedLoaderTest, EverySourceIsShuffledAsItWouldBeAlone) {
   alone.weights.clear();
   const auto first = LoaderTest::Make(21, alone);
   const std::vector<std::int64_t> taken = stream(*blended, false);
-  const std::vector<std::int64_t> whole = stream(*first, false);
+  const std::vector<std::int64_t> full = stream(*first, false);
   EXPECT_EQ(taken.size(), 10u);
-  EXPECT_TRUE(std::equal(taken.begin(), taken.end(), whole.begin()));
+  EXPECT_TRUE(std::equal(taken.begin(), taken.end(), full.begin()));
 }
 
 TEST_F(BlendedLoaderTest, ResumesWhereItWasSavedInTheSameBlendOnly) {
@@ -211,13 +211,13 @@ TEST_F(BlendedLoaderTest, OfOnePassEverySampleOfEverySourceCountsOnce) {
   options.once = true;
   options.held_out = 0.4;
   options.takes_held_out = true;
-  const Batch batch = *Make(options)->Next();
-  std::vector<std::int64_t> learnt;
+  const TokenBatch batch = *Make(options)->Next();
+  std::vector<std::int64_t> in_loss;
   for (std::int64_t row = 0; row < 8; ++row) {
     const auto label = batch.labels[row][0].item<std::int64_t>();
-    if (label != kIgnoredLabel) learnt.push_back(label);
+    if (label != kIgnoredLabel) in_loss.push_back(label);
   }
-  EXPECT_THAT(learnt, ::testing::UnorderedElementsAre(13, 17, 509));
+  EXPECT_THAT(in_loss, ::testing::UnorderedElementsAre(13, 17, 509));
 }
 
 TEST_F(LoaderTest, ResumesWhereItWasSavedOnAnotherNumberOfRanks) {
@@ -252,16 +252,16 @@ TEST_F(LoaderTest, InterruptionsDoNotChangeTheOrder) {
     for (const auto& rank : ranks) parts.push_back(rank->Next().value().inputs);
     return at::cat(parts);
   };
-  const auto whole = open(1);
+  const auto full = open(1);
   std::mt19937_64 random(20);
-  nlohmann::json state = whole[0]->State();
+  nlohmann::json state = full[0]->State();
   for (int cut = 0; cut < 20; ++cut) {
     const int world = kWorlds[random() % kWorlds.size()];
     const auto ranks = open(world);
     for (const auto& rank : ranks) ASSERT_TRUE(rank->LoadState(state).ok());
     const int saved = static_cast<int>(random() % 9), lost = static_cast<int>(random() % 4);
     for (int i = 0; i < saved; ++i) {
-      ASSERT_TRUE(at::equal(step(ranks), step(whole))) << "part " << cut << " on " << world;
+      ASSERT_TRUE(at::equal(step(ranks), step(full))) << "part " << cut << " on " << world;
     }
     state = nlohmann::json::parse(ranks.back()->State().dump());
     EXPECT_EQ(state, ranks.front()->State());

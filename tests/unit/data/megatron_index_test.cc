@@ -108,10 +108,10 @@ TEST_F(MegatronIndexTest, NamesDamagedParts) {
               HasSubstr("does not begin as Megatron-LM's indices do"));
   EXPECT_THAT(ErrorOf(BytesOf({.version = 2})), HasSubstr("version 2"));
   EXPECT_THAT(ErrorOf(BytesOf({.dtype = 6})), HasSubstr("dtype 6 is none that token ids have"));
-  const std::string whole = BytesOf({});
-  EXPECT_THAT(ErrorOf(whole.substr(0, whole.size() - 1)), HasSubstr("its counts need"));
-  EXPECT_THAT(ErrorOf(whole + std::string(3, '\0')), HasSubstr("multimodal"));
-  EXPECT_THAT(ErrorOf(whole, 20), HasSubstr("end at byte 18 of a .bin file that has 20"));
+  const std::string full = BytesOf({});
+  EXPECT_THAT(ErrorOf(full.substr(0, full.size() - 1)), HasSubstr("its counts need"));
+  EXPECT_THAT(ErrorOf(full + std::string(3, '\0')), HasSubstr("multimodal"));
+  EXPECT_THAT(ErrorOf(full, 20), HasSubstr("end at byte 18 of a .bin file that has 20"));
   EXPECT_THAT(ErrorOf(BytesOf({.lengths = {3, -2, 4}})), HasSubstr("sequence 1 has less than no"));
   EXPECT_THAT(ErrorOf(BytesOf({.pointers = {0, 8, 10}})),
               HasSubstr("sequence 1 begins at byte 8, and the one before it ends at 6"));

@@ -24,21 +24,21 @@ class ScriptedStream : public BatchStream {
   };
   explicit ScriptedStream(Script script) : script_(std::move(script)) {}
 
-  StatusOr<Batch> Next() override {
+  StatusOr<TokenBatch> Next() override {
     ++asked;
     asked.notify_all();
-    if (script_.failing.erase(place_) != 0) {
-      return DataLossError("no batch " + std::to_string(place_));
+    if (script_.failing.erase(position_) != 0) {
+      return DataLossError("no batch " + std::to_string(position_));
     }
-    if (script_.throwing.erase(place_) != 0) throw std::bad_alloc();
-    return Batch{.tokens = place_++};
+    if (script_.throwing.erase(position_) != 0) throw std::bad_alloc();
+    return TokenBatch{.tokens = position_++};
   }
   std::string_view state_name() const override { return "scripted"; }
   void AddShards(std::vector<checkpoint::TensorShard>*) override {}
-  nlohmann::json State() const override { return {{"place", place_}}; }
+  nlohmann::json State() const override { return {{"place", position_}}; }
   Status LoadState(const nlohmann::json& state) override {
     if (!state.contains("place")) return DataLossError("no place");
-    place_ = state["place"];
+    position_ = state["place"];
     return OkStatus();
   }
 
@@ -46,7 +46,7 @@ class ScriptedStream : public BatchStream {
 
  private:
   Script script_;
-  std::int64_t place_ = 0;
+  std::int64_t position_ = 0;
 };
 
 struct Prefetched {
@@ -56,7 +56,7 @@ struct Prefetched {
     loader = std::make_unique<PrefetchingLoader>(std::move(owned), depth);
   }
   std::int64_t NextTokens() { return loader->Next().value().tokens; }
-  std::int64_t place() const { return loader->State()["place"]; }
+  std::int64_t position() const { return loader->State()["place"]; }
   // Waits for the thread to have asked so often.
   void AwaitAsked(int times) const {
     for (int asked = stream->asked; asked < times; asked = stream->asked) stream->asked.wait(asked);
@@ -69,10 +69,10 @@ struct Prefetched {
 TEST(PrefetchingLoader, ReadsAheadAndReportsTheDeliveredPosition) {
   Prefetched ahead;
   EXPECT_EQ(ahead.stream->asked, 0) << "a state may still be loaded";
-  EXPECT_EQ(ahead.place(), 0);
+  EXPECT_EQ(ahead.position(), 0);
   for (std::int64_t i = 0; i < 20; ++i) {
     EXPECT_EQ(ahead.NextTokens(), i);
-    EXPECT_EQ(ahead.place(), i + 1);
+    EXPECT_EQ(ahead.position(), i + 1);
     EXPECT_LE(ahead.stream->asked, i + 1 + 3) << "two wait, and one may be on its way";
   }
   ahead.AwaitAsked(20 + 2);
@@ -82,7 +82,7 @@ TEST(PrefetchingLoader, HandsOutErrorsInTheirPlace) {
   Prefetched ahead({.failing = {1, 3}, .throwing = {4}});
   EXPECT_EQ(ahead.NextTokens(), 0);
   EXPECT_THAT(ahead.loader->Next().status().message(), HasSubstr("no batch 1"));
-  EXPECT_EQ(ahead.place(), 1);
+  EXPECT_EQ(ahead.position(), 1);
   EXPECT_EQ(ahead.NextTokens(), 1) << "the stream is asked again";
   EXPECT_EQ(ahead.NextTokens(), 2);
   EXPECT_FALSE(ahead.loader->Next().ok());
@@ -96,7 +96,7 @@ TEST(PrefetchingLoader, LoadingAStateDiscardsPrefetchedBatches) {
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(ahead.NextTokens(), i);
   ahead.AwaitAsked(5);
   EXPECT_TRUE(ahead.loader->LoadState({{"place", 40}}).ok());
-  EXPECT_EQ(ahead.place(), 40);
+  EXPECT_EQ(ahead.position(), 40);
   EXPECT_EQ(ahead.NextTokens(), 40);
   EXPECT_EQ(ahead.NextTokens(), 41);
   ahead.AwaitAsked(5 + 4);
@@ -136,7 +136,7 @@ TEST(PrefetchingLoader, OfALoaderGivesItsBatchesAndSavesItsState) {
   PrefetchingLoader ahead(make(), /*depth=*/2);
   EXPECT_EQ(ahead.state_name(), plain->state_name());
   for (int i = 0; i < 50; ++i) {
-    const Batch expected = plain->Next().value(), batch = ahead.Next().value();
+    const TokenBatch expected = plain->Next().value(), batch = ahead.Next().value();
     EXPECT_TRUE(batch.inputs.equal(expected.inputs)) << i;
     EXPECT_TRUE(batch.labels.equal(expected.labels)) << i;
     EXPECT_EQ(ahead.State(), plain->State()) << i;

@@ -25,7 +25,7 @@ class SamplePlanTest : public ::testing::Test {
     }
     const auto index =
         DocumentIndex::Open(folder_.Write("ends", bytes), std::ssize(lengths)).value();
-    const SamplePlan plan = SamplePlan::Whole(index, /*length=*/8, one_each).value();
+    const SamplePlan plan = SamplePlan::WholeDocuments(index, /*length=*/8, one_each).value();
     std::vector<std::string> samples;
     for (std::int64_t i = 0; i < plan.samples(); ++i) {
       samples.push_back(std::to_string(plan.At(i).first) + "+" + std::to_string(plan.At(i).count));
@@ -61,7 +61,7 @@ TEST_F(SamplePlanTest, EachDocumentMayHaveASampleToItself) {
 
 TEST(PackingTest, HasThreeNames) {
   EXPECT_EQ(ParsePacking("stream").value(), Packing::kStream);
-  EXPECT_EQ(ParsePacking("whole").value(), Packing::kWhole);
+  EXPECT_EQ(ParsePacking("whole").value(), Packing::kDocuments);
   EXPECT_EQ(ParsePacking("none").value(), Packing::kNone);
   EXPECT_THAT(ParsePacking("bfd").status().message(), HasSubstr("not one of stream, whole, none"));
 }

@@ -58,7 +58,7 @@ TEST(TokenBatches, AreThoseOfDeepSpeed) {
       EXPECT_EQ(Numbers(found.begin(), found.end()), expected[i]) << golden;
     }
     for (std::size_t step = 0; step < golden["sizes"].size(); ++step) {
-      const auto part = batches->PartAt(static_cast<std::int64_t>(step) * per_step);
+      const auto part = batches->StepRangeAt(static_cast<std::int64_t>(step) * per_step);
       EXPECT_EQ(part.samples, golden["sizes"][step].get<std::int64_t>());
       ExpectRates(golden, per_step, part.samples, step);
     }
@@ -75,8 +75,8 @@ TEST(TokenBatches, CountSkippedSamplesAndStartAgain) {
   EXPECT_EQ(batches.coverage().left_over, 2);
   const auto next = batches.At(4);
   EXPECT_THAT(Numbers(next.begin(), next.end()), ElementsAre(2, 3));
-  EXPECT_EQ(batches.PartAt(4).first, 2);
-  EXPECT_EQ(batches.PartAt(4).samples, 5);
+  EXPECT_EQ(batches.StepRangeAt(4).first, 2);
+  EXPECT_EQ(batches.StepRangeAt(4).samples, 5);
   EXPECT_THAT(
       TokenBatches::Create(lengths, order, {.max_tokens = 8}, 5).status().message(),
       HasSubstr("4 micro-batches of at most 8 tokens, and a step needs train_batch_size 5"));
@@ -124,17 +124,17 @@ class TokenLoaderTest : public ::testing::Test {
 
   // The samples of so many calls on each rank, in the stream's order.
   static Numbers Read(const std::vector<std::unique_ptr<Loader>>& ranks, int calls) {
-    std::map<std::int64_t, Numbers> by_place;
+    std::map<std::int64_t, Numbers> by_position;
     for (const auto& rank : ranks) {
       for (int i = 0; i < calls; ++i) {
-        const Batch batch = rank->Next().value();
+        const TokenBatch batch = rank->Next().value();
         for (const auto& [source, sample] : batch.samples) {
-          by_place[batch.place].push_back(sample);
+          by_position[batch.position].push_back(sample);
         }
       }
     }
     Numbers all;
-    for (const auto& [place, samples] : by_place) {
+    for (const auto& [position, samples] : by_position) {
       all.insert(all.end(), samples.begin(), samples.end());
     }
     return all;
@@ -165,7 +165,7 @@ class TokenLoaderTest : public ::testing::Test {
 TEST_F(TokenLoaderTest, BatchesAreAsLongAsTheirLongestSample) {
   const auto loader = Make(0, 1, {.max_tokens = 12});
   for (int i = 0; i < 50; ++i) {
-    const Batch batch = loader->Next().value();
+    const TokenBatch batch = loader->Next().value();
     std::int64_t tokens = 0, longest = 0;
     ASSERT_EQ(batch.inputs.size(0), std::ssize(batch.samples));
     for (std::int64_t row = 0; row < std::ssize(batch.samples); ++row) {
@@ -187,12 +187,12 @@ TEST_F(TokenLoaderTest, ResumesWhereItWasSavedOnAnotherNumberOfRanks) {
   one.push_back(Make(0, 1, batching));
   for (int rank = 0; rank < 2; ++rank) two.push_back(Make(rank, 2, batching));
   for (int rank = 0; rank < 3; ++rank) three.push_back(Make(rank, 3, batching));
-  const Numbers whole = Read(one, 60);
+  const Numbers full = Read(one, 60);
   Numbers cut = Read(two, 15);  // 5 steps
   for (const auto& rank : three) ASSERT_TRUE(rank->LoadState(two[0]->State()).ok());
   const Numbers rest = Read(three, 10);
   cut.insert(cut.end(), rest.begin(), rest.end());
-  EXPECT_EQ(cut, whole);
+  EXPECT_EQ(cut, full);
   const auto other = Make(0, 1, {.max_tokens = 13});
   EXPECT_THAT(other->LoadState(two[0]->State()).message(), HasSubstr("dynamic_batching"));
 }
@@ -201,7 +201,7 @@ TEST_F(TokenLoaderTest, SamplesComeByLengthOrAsTheAnalyzerCountsThem) {
   using Picking = config::DynamicBatching::Picking;
   const auto lengths_of = [](Loader& loader) {
     Numbers lengths;
-    const Batch batch = loader.Next().value();
+    const TokenBatch batch = loader.Next().value();
     for (const auto& [source, sample] : batch.samples) {
       lengths.push_back(LengthOf(sample));
     }

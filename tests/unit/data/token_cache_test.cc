@@ -41,7 +41,7 @@ class TokenCacheTest : public ::testing::Test {
   std::string root() const { return fs::path(folder_.Write("x", "")).parent_path() / "cache"; }
 
   StatusOr<CachedTokens> Find(const TokenRequest& request) const {
-    return FindOrCutTokens(request, root(), [](double) {});
+    return FindOrTokenize(request, root(), [](double) {});
   }
   static Ids AllIds(const CachedTokens& cached) {
     Ids ids(static_cast<std::size_t>(cached.tokens));
@@ -53,9 +53,9 @@ class TokenCacheTest : public ::testing::Test {
     EXPECT_TRUE(TokenSource::Open(cached)->ReadDocuments(0, ids).ok());
     return ids;
   }
-  static Ids AllLearnt(const CachedTokens& cached) {
+  static Ids ReadLossMask(const CachedTokens& cached) {
     Ids ids(static_cast<std::size_t>(cached.tokens));
-    EXPECT_TRUE(TokenSource::Open(cached)->ReadLearnt(0, ids).ok());
+    EXPECT_TRUE(TokenSource::Open(cached)->ReadLossMask(0, ids).ok());
     return ids;
   }
 
@@ -74,7 +74,7 @@ TEST_F(TokenCacheTest, TextsAreDocumentsThatEnd) {
   EXPECT_EQ(cached->documents, 3);
   EXPECT_THAT(AllIds(*cached), ElementsAre(1, 2, 27, 3, 27, 4, 5, 27));
   EXPECT_THAT(AllDocuments(*cached), ElementsAre(0, 0, 0, 1, 1, 2, 2, 2));
-  EXPECT_TRUE(cached->all_learnt);
+  EXPECT_TRUE(cached->all_in_loss);
 }
 
 TEST_F(TokenCacheTest, PromptsDoNotContributeToTheLoss) {
@@ -86,8 +86,8 @@ TEST_F(TokenCacheTest, PromptsDoNotContributeToTheLoss) {
   ASSERT_TRUE(cached.ok()) << cached.status().message();
   EXPECT_THAT(AllIds(*cached), ElementsAre(26, 27, 1, 2, 3, 4, 27,  //
                                            28, 1, 27, 29, 2, 3, 27, 28, 4, 27, 29, 5, 27));
-  EXPECT_THAT(AllLearnt(*cached), ElementsAre(1, 1, 0, 0, 1, 1, 1,  //
-                                              0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(ReadLossMask(*cached), ElementsAre(1, 1, 0, 0, 1, 1, 1,  //
+                                                 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
 }
 
 TEST_F(TokenCacheTest, TrainsOnTheChosenAnswerOfPreferences) {
@@ -107,9 +107,9 @@ TEST_F(TokenCacheTest, TrainsOnTheChosenAnswerOfPreferences) {
   EXPECT_THAT(AllIds(*cached), ElementsAre(1, 2, 3, 27, 1, 2, 3, 27,                    //
                                            28, 1, 27, 29, 2, 27, 28, 3, 27, 29, 4, 27,  //
                                            28, 1, 27, 29, 2, 27));
-  EXPECT_THAT(AllLearnt(*cached), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1,              //
-                                              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,  //
-                                              0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(ReadLossMask(*cached), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1,              //
+                                                 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,  //
+                                                 0, 0, 0, 0, 1, 1));
   const auto mixed = Find(Request({folder_.Write(
       "2.jsonl", "{\"text\": \"a\"}\n{\"chosen\": \"a\", \"rejected\": [{\"role\": 1}]}\n")}));
   EXPECT_THAT(mixed.status().message(), HasSubstr("2.jsonl:2: \"chosen\", \"rejected\" and"));
@@ -145,8 +145,8 @@ TEST_F(TokenCacheTest, RefusesDataWithoutTrainedTokens) {
   const std::string one = R"({"messages": [{"role": "assistant", "content": "b"}]})";
   const std::string none = R"({"messages": [{"role": "Assistant", "content": "b"}]})";
   const auto both = Find(Request({folder_.Write("1.jsonl", one + "\n" + none + "\n")}));
-  EXPECT_EQ(both->left_out.unlearnt, 1);
-  EXPECT_THAT(both->left_out.first_unlearnt, HasSubstr("1.jsonl:2"));
+  EXPECT_EQ(both->left_out.without_loss, 1);
+  EXPECT_THAT(both->left_out.first_without_loss, HasSubstr("1.jsonl:2"));
 }
 
 TEST_F(TokenCacheTest, AnyFieldMayBeTheText) {
@@ -164,9 +164,9 @@ TEST_F(TokenCacheTest, RowsThatAreLeftOutAreCounted) {
   request.documents.max_length = 3;
   const CachedTokens cached = *Find(request);
   EXPECT_THAT(AllIds(cached), ElementsAre(1, 2, 3, 1, 27));
-  EXPECT_THAT(AllLearnt(cached), ElementsAre(0, 1, 1, 1, 1));
+  EXPECT_THAT(ReadLossMask(cached), ElementsAre(0, 1, 1, 1, 1));
   EXPECT_EQ(cached.left_out.rejected, 1);
-  EXPECT_EQ(cached.left_out.cut_empty, 1);
+  EXPECT_EQ(cached.left_out.truncated_empty, 1);
   EXPECT_EQ(Find(request)->left_out.rejected, 1) << "from the cache";
   request.documents = {.max_length = 4, .keeps_end = true};
   EXPECT_FALSE(Find(request)->was_there) << "other choices";
@@ -242,7 +242,7 @@ TEST_F(TokenCacheTest, OneOfManyWaitersTokenizes) {
     std::vector<std::jthread> ranks;
     for (int i = 0; i < 8; ++i) {
       ranks.emplace_back([&] {
-        const auto cached = FindOrCutTokens(request, root(), [](double) {});
+        const auto cached = FindOrTokenize(request, root(), [](double) {});
         ASSERT_TRUE(cached.ok()) << cached.status().message();
         if (!cached->was_there) ++cut;
       });
@@ -257,7 +257,7 @@ TEST_F(TokenCacheTest, WithoutLocksAllUseTheFirstEntry) {
     return call.kind == ds::testing::FileCall::Kind::kLock ? ENOSYS : ds::testing::kAskTheSystem;
   });
   const auto find = [&] {
-    return FindOrCutTokens(
+    return FindOrTokenize(
         request, root(), [](double) {}, system);
   };
   {
@@ -282,11 +282,11 @@ TEST_F(TokenCacheTest, WithoutLocksAllUseTheFirstEntry) {
 
 TEST_F(TokenCacheTest, APlaceThatCannotBeUsedIsNamedWithTheFlagForAnother) {
   const TokenRequest request = Request({folder_.Write("1.txt", "a b")});
-  const auto in_file = FindOrCutTokens(request, folder_.Write("file", "") + "/x", [](double) {});
+  const auto in_file = FindOrTokenize(request, folder_.Write("file", "") + "/x", [](double) {});
   ASSERT_FALSE(in_file.ok());
   EXPECT_THAT(in_file.status().message(), HasSubstr("--data_cache names another place"));
   ds::testing::ScriptedFileSystem system([](const ds::testing::FileCall&) { return EIO; });
-  const auto failing = FindOrCutTokens(
+  const auto failing = FindOrTokenize(
       request, root(), [](double) {}, system);
   ASSERT_FALSE(failing.ok());
   EXPECT_THAT(failing.status().message(), HasSubstr(".lock: "));
@@ -299,7 +299,7 @@ TEST_F(TokenCacheTest, AFullDiskIsNamedWithTheFlagForAnother) {
     ds::testing::ScriptedFileSystem full([failing](const ds::testing::FileCall& call) {
       return call.kind == failing ? ENOSPC : ds::testing::kAskTheSystem;
     });
-    const auto cut = FindOrCutTokens(
+    const auto cut = FindOrTokenize(
         request, root(), [](double) {}, full);
     ASSERT_FALSE(cut.ok()) << static_cast<int>(failing);
     EXPECT_THAT(cut.status().message(), HasSubstr("No space left on device; --data_cache names "));
@@ -307,7 +307,7 @@ TEST_F(TokenCacheTest, AFullDiskIsNamedWithTheFlagForAnother) {
       EXPECT_EQ(entry.path().extension(), ".lock") << "what is half written is gone";
     }
   }
-  EXPECT_THAT(AllIds(*FindOrCutTokens(request, root(), [](double) {})), ElementsAre(1, 2, 27));
+  EXPECT_THAT(AllIds(*FindOrTokenize(request, root(), [](double) {})), ElementsAre(1, 2, 27));
 }
 
 // 5000 documents are more than a block of the index holds.
@@ -331,7 +331,7 @@ TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsAtAnyWorldSize) {
     std::vector<std::array<at::Tensor, 3>> all;
     while (all.size() < 4000) {  // more than a pass
       for (const auto& rank : ranks) {
-        const Batch batch = *rank->Next();
+        const TokenBatch batch = *rank->Next();
         for (std::int64_t row = 0; row < micro_batch; ++row) {
           all.push_back({batch.inputs[row], batch.labels[row], batch.documents[row]});
         }
@@ -348,11 +348,11 @@ TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsAtAnyWorldSize) {
     for (int part = 0; part < 3; ++part) EXPECT_TRUE(at::equal(expected[i][part], other[i][part]));
     for (int at = 0; at < 6; ++at) {
       // What ends a document is followed by one that is not learnt, and what a prompt goes on with.
-      const bool learnt = ids[at] != 27 && labels[at] != kIgnoredLabel;
+      const bool in_loss = ids[at] != 27 && labels[at] != kIgnoredLabel;
       if (ids[at] == 27 || ids[at] == 4) {
         EXPECT_EQ(labels[at], kIgnoredLabel);
       }
-      if (learnt && at < 5) {
+      if (in_loss && at < 5) {
         EXPECT_EQ(labels[at], ids[at + 1]);
       }
       if (at > 0) {
@@ -381,16 +381,16 @@ TEST_F(TokenCacheTest, FullDocumentsAreSamplesWithPadding) {
     const auto* const first = rows.const_data_ptr<std::int64_t>() + index * 6;
     return Ids(first, first + 6);
   };
-  const Batch whole = read(Packing::kWhole, 3);
-  EXPECT_THAT(row(whole.inputs, 0), ElementsAre(1, 2, 27, 3, 27, 0));
-  EXPECT_THAT(row(whole.labels, 0), ElementsAre(2, 27, -100, 27, -100, -100));
-  EXPECT_THAT(row(whole.documents, 0), ElementsAre(0, 0, 0, 1, 1, 1));
-  EXPECT_THAT(row(whole.labels, 1), ElementsAre(5, 6, 27, -100, 27, -100));
-  EXPECT_THAT(row(whole.inputs, 2), ElementsAre(8, 9, 27, 0, 0, 0));
-  EXPECT_THAT(row(whole.labels, 2), ElementsAre(9, 27, -100, -100, -100, -100));
-  EXPECT_EQ(whole.longest, 4) << "d e f and its end; padding does not count";
-  EXPECT_THAT(whole.lengths, ElementsAre(5, 6, 3));
-  const Batch each = read(Packing::kNone, 5);
+  const TokenBatch full = read(Packing::kDocuments, 3);
+  EXPECT_THAT(row(full.inputs, 0), ElementsAre(1, 2, 27, 3, 27, 0));
+  EXPECT_THAT(row(full.labels, 0), ElementsAre(2, 27, -100, 27, -100, -100));
+  EXPECT_THAT(row(full.documents, 0), ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_THAT(row(full.labels, 1), ElementsAre(5, 6, 27, -100, 27, -100));
+  EXPECT_THAT(row(full.inputs, 2), ElementsAre(8, 9, 27, 0, 0, 0));
+  EXPECT_THAT(row(full.labels, 2), ElementsAre(9, 27, -100, -100, -100, -100));
+  EXPECT_EQ(full.longest, 4) << "d e f and its end; padding does not count";
+  EXPECT_THAT(full.lengths, ElementsAre(5, 6, 3));
+  const TokenBatch each = read(Packing::kNone, 5);
   EXPECT_EQ(each.longest, 4);
   EXPECT_EQ(read(Packing::kStream, 1).longest, 3);
   EXPECT_THAT(row(each.inputs, 3), ElementsAre(7, 27, 0, 0, 0, 0));

@@ -37,7 +37,8 @@ constexpr const char* kQwen = R"({"model_type":"qwen2_moe","vocab_size":48,"hidd
 
 std::string Check(const char* model, const std::string& keys) {
   const auto config = ordered_json::parse(model);
-  const auto spec = models::ReadDecoderSpec(config, "config.json", models::UnknownKeys::kRefuse);
+  const auto spec =
+      models::ReadDecoderSpec(config, "config.json", models::UnknownModelKeys::kRefuse);
   const auto section = ordered_json::parse(R"({"enabled": true, "autoep_size": 2, )" + keys + "}");
   return std::string(CheckExpertRules(section, config, spec.value()).message());
 }
@@ -73,7 +74,7 @@ TEST(ExpertRules, KeysAtTheirDefaultAreSilent) {
             "");
   const auto config = ordered_json::parse(kMixtral);
   const auto spec =
-      models::ReadDecoderSpec(config, "config.json", models::UnknownKeys::kRefuse).value();
+      models::ReadDecoderSpec(config, "config.json", models::UnknownModelKeys::kRefuse).value();
   EXPECT_TRUE(CheckExpertRules(ordered_json(), config, spec).ok());
   EXPECT_TRUE(CheckExpertRules(ordered_json::parse(R"({"top_k": 7})"), config, spec).ok());
 }
@@ -134,7 +135,7 @@ TEST(ExpertRules, AModelWithoutExpertsHasNoneToSpeakOf) {
 // What is wrong with the `moe` section; "" where the model takes it.
 std::string Take(const char* model, const config::MoeConfig& section) {
   auto spec = models::ReadDecoderSpec(ordered_json::parse(model), "config.json",
-                                      models::UnknownKeys::kIgnore)
+                                      models::UnknownModelKeys::kIgnore)
                   .value();
   const Status status = TakeMoeSection(section, &spec);
   EXPECT_EQ(spec.expert_gate.has_value(), status.ok() && section.gate.has_value());
@@ -170,7 +171,7 @@ TEST(ResidualMlp, IsAsWideAsAnExpertOfAModelThatHasNothingElseForAllTokens) {
   EXPECT_THAT(Take(kDeepseek, {.residual = true}), HasSubstr("already (shared_experts)"));
   EXPECT_THAT(Take(kLlama, {.residual = true}), HasSubstr("moe: llama has no experts"));
   auto spec = models::ReadDecoderSpec(ordered_json::parse(kMixtral), "config.json",
-                                      models::UnknownKeys::kIgnore)
+                                      models::UnknownModelKeys::kIgnore)
                   .value();
   ASSERT_TRUE(TakeMoeSection({.residual = true}, &spec).ok());
   EXPECT_EQ(spec.shared_expert_width, 20);

@@ -67,10 +67,10 @@ TEST(JobMemoryTest, KeysThatAreAlwaysSoPlanNothingElse) {
             "}}",
         "ds.json", 4);
     EXPECT_TRUE(checked.ok);
-    const auto is_told = [](const config::Issue& warning) {
+    const auto is_warning = [](const config::Issue& warning) {
       return warning.message.find(" has no effect: ") != std::string::npos;
     };
-    EXPECT_EQ(std::any_of(checked.warnings.begin(), checked.warnings.end(), is_told), warns)
+    EXPECT_EQ(std::any_of(checked.warnings.begin(), checked.warnings.end(), is_warning), warns)
         << keys;
     return ToJson(PlanJobMemory(checked.config, MakeJob(4)));
   };
@@ -165,7 +165,7 @@ TEST(JobMemoryTest, TensorRanksSendTheirPartsBetweenStages) {
 TEST(JobMemoryTest, BytesOfStateDoNotDependOnMicroBatches) {
   const zero::StepMemory few = PlanWindows(4, std::nullopt);
   const zero::StepMemory many = PlanWindows(1'000'000, std::nullopt);
-  EXPECT_TRUE(few.windows.parameters.whole_step);
+  EXPECT_TRUE(few.windows.parameters.full_step);
   EXPECT_GT(few.traffic.all_gather, 0);
   EXPECT_GT(few.traffic.reduce_scatter, 0);
   EXPECT_EQ(many.traffic.all_gather, few.traffic.all_gather);
@@ -176,13 +176,13 @@ TEST(JobMemoryTest, BytesOfStateDoNotDependOnMicroBatches) {
 
 TEST(JobMemoryTest, WindowsOfAMicroBatchHoldLessAndSendMore) {
   const auto planned = [](std::int64_t micro_batches) { return PlanWindows(micro_batches, 1000); };
-  const zero::StepMemory whole = PlanWindows(40, std::nullopt);
-  EXPECT_FALSE(planned(40).windows.gradients.whole_step);
-  EXPECT_LT(planned(40).peak.total(), whole.peak.total());
-  EXPECT_EQ(planned(40).traffic.reduce_scatter, 40 * whole.traffic.reduce_scatter);
+  const zero::StepMemory full = PlanWindows(40, std::nullopt);
+  EXPECT_FALSE(planned(40).windows.gradients.full_step);
+  EXPECT_LT(planned(40).peak.total(), full.peak.total());
+  EXPECT_EQ(planned(40).traffic.reduce_scatter, 40 * full.traffic.reduce_scatter);
   // Those on their way at the step's begin and end differ from others.
   const auto gathered = [&](std::int64_t count) { return planned(count).traffic.all_gather; };
-  EXPECT_GT(gathered(40), 40 * whole.traffic.all_gather);
+  EXPECT_GT(gathered(40), 40 * full.traffic.all_gather);
   EXPECT_EQ(gathered(40) - gathered(30), gathered(30) - gathered(20));
 }
 
@@ -251,7 +251,7 @@ TEST(JobMemoryTest, DocumentsInASampleArePlanned) {
   EXPECT_EQ(peak_of(job), packed - kNumbers - kBias) << "bytes have none";
 }
 
-zero::StepMemory PlanTrained(const models::TrainedPart& part) {
+zero::StepMemory PlanTrained(const models::TrainableParameters& part) {
   JobShape job = MakeJob(2);
   job.trained = part;
   EXPECT_TRUE(CheckMemoryIsKnown(MakeConfig(2, 4), job).ok());
@@ -259,22 +259,22 @@ zero::StepMemory PlanTrained(const models::TrainedPart& part) {
 }
 
 TEST(JobMemoryTest, OfAFrozenModelTheAdaptersHaveState) {
-  const zero::StepMemory whole = PlanTrained({});
+  const zero::StepMemory full = PlanTrained({});
   const zero::StepMemory adapted = PlanTrained({.lora = models::LoraSpec{.rank = 4}});
   // A and B beside queries, keys, values and output and the two products of the MLP, in 16 layers.
   constexpr std::int64_t kAdapters = 16 * 4 * (4 * (128 + 128) + 2 * (128 + 512));
-  EXPECT_NEAR(adapted.between_steps.parameters - whole.between_steps.parameters, 4 * kAdapters,
+  EXPECT_NEAR(adapted.between_steps.parameters - full.between_steps.parameters, 4 * kAdapters,
               0.01 * 4 * kAdapters);
   EXPECT_NEAR(adapted.between_steps.optimizer_state, 2 * 4 * kAdapters / 2, 0.01 * 4 * kAdapters);
 }
 
 TEST(JobMemoryTest, FrozenLayersInFrontKeepNothing) {
-  const std::int64_t whole = PlanTrained({}).peak_activations;
+  const std::int64_t full = PlanTrained({}).peak_activations;
   const zero::StepMemory head = PlanTrained({.freeze = {"*embed*", "model.layers.*"}});
-  EXPECT_LT(head.peak_activations, whole / 4);
+  EXPECT_LT(head.peak_activations, full / 4);
   const zero::StepMemory biases = PlanTrained({.freeze = {"*.weight"}});
-  EXPECT_LT(biases.peak_activations, whole);
-  EXPECT_GT(biases.peak_activations, whole / 3);
+  EXPECT_LT(biases.peak_activations, full);
+  EXPECT_GT(biases.peak_activations, full / 3);
 }
 
 TEST(JobMemoryTest, MissingParametersCannotBeFrozenOrAdapted) {

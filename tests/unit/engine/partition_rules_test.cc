@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 models::DecoderSpec Describe(const char* text) {
   const auto config = ordered_json::parse(text);
-  return models::ReadDecoderSpec(config, "config.json", models::UnknownKeys::kRefuse).value();
+  return models::ReadDecoderSpec(config, "config.json", models::UnknownModelKeys::kRefuse).value();
 }
 
 models::DecoderSpec Llama() {

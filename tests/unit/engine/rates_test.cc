@@ -76,8 +76,8 @@ TEST(Rates, ThatAreNotFiniteEndTheRunBeforeTheyAreUsed) {
   config::DsConfig config = Constant();
   config.scheduler = config::ExponentialLr{.gamma = 1e200};
   const Rates rates(config, {});
-  EXPECT_TRUE(rates.CheckGoesOn(1).ok());
-  EXPECT_EQ(rates.CheckGoesOn(2).message(),
+  EXPECT_TRUE(rates.CheckCanResume(1).ok());
+  EXPECT_EQ(rates.CheckCanResume(2).message(),
             "the schedule's learning rate after 2 updates is infinite: change scheduler.params");
 }
 

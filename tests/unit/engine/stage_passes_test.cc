@@ -15,7 +15,7 @@ using zero::Pass;
 
 std::vector<Pass> ListOf(ScheduleKind kind, int chunks, int stage) {
   const auto schedule =
-      pipeline::Schedule::Create(kind, {.stages = 2, .chunks = chunks, .micro_batches = 4});
+      pipeline::PipelineSchedule::Create(kind, {.stages = 2, .chunks = chunks, .micro_batches = 4});
   std::vector<zero::UnitRange> units;
   for (int chunk = 0; chunk < chunks; ++chunk) units.push_back({2 * chunk, 2 * chunk + 2});
   return ListPasses(*schedule, stage, units);
@@ -62,15 +62,15 @@ TEST(StagePasses, OfManyMicroBatchesAFewArePlanned) {
 }
 
 TEST(BufferedParts, AllOfTheBufferIsThereFromTheFirstOn) {
-  std::vector<zero::BlockActivations> blocks(4, {.kept = 10, .forward = 20, .backward = 30});
-  BufferParts({.count = 3, .part_bytes = 10}, {false, true, true, false}, &blocks);
-  EXPECT_EQ(blocks[0].kept, 10);
-  EXPECT_EQ(blocks[1].kept, 30);
+  std::vector<zero::BlockActivations> blocks(4, {.saved = 10, .forward = 20, .backward = 30});
+  BufferPartitions({.count = 3, .part_bytes = 10}, {false, true, true, false}, &blocks);
+  EXPECT_EQ(blocks[0].saved, 10);
+  EXPECT_EQ(blocks[1].saved, 30);
   EXPECT_EQ(blocks[1].forward, 40);
   EXPECT_EQ(blocks[1].backward, 50);
-  EXPECT_EQ(blocks[2].kept, 0);
+  EXPECT_EQ(blocks[2].saved, 0);
   EXPECT_EQ(blocks[2].backward, 20);
-  EXPECT_EQ(blocks[3].kept, 10);
+  EXPECT_EQ(blocks[3].saved, 10);
 }
 
 models::DecoderSpec MakeEightLayers() { return MakeSmallDecoder(8); }

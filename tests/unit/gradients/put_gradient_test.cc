@@ -29,8 +29,8 @@ class Scale : public torch::autograd::Function<Scale> {
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor gradient = upstream[0] * saved[0];
-    const auto write = [&](at::Tensor& place, float beta) {
-      beta == 0.0F ? place.copy_(gradient) : place.add_(gradient);
+    const auto write = [&](at::Tensor& target, float beta) {
+      beta == 0.0F ? target.copy_(gradient) : target.add_(gradient);
     };
     return {upstream[0] * saved[1], PutGradient(saved[1], write) ? at::Tensor() : gradient};
   }

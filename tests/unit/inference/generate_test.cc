@@ -116,18 +116,18 @@ TEST(GenerateTest, SamplesDoNotDependOnTheBatch) {
 TEST(GenerateTest, AnEndTokenEndsATextAndIsNotPartOfIt) {
   const Loaded model("llama");
   const std::vector<Prompt> prompts = {SomePrompts()[2]};
-  const std::vector<std::int64_t> whole = model.Run(prompts, {}).tokens[0];
-  ASSERT_EQ(whole.size(), 20u);
-  const Texts cut = model.Run(prompts, {.end_tokens = {1'000, whole[5]}});
-  const auto first = std::find(whole.begin(), whole.end(), whole[5]);
-  EXPECT_EQ(cut.tokens[0], std::vector<std::int64_t>(whole.begin(), first));
+  const std::vector<std::int64_t> full = model.Run(prompts, {}).tokens[0];
+  ASSERT_EQ(full.size(), 20u);
+  const Texts cut = model.Run(prompts, {.end_tokens = {1'000, full[5]}});
+  const auto first = std::find(full.begin(), full.end(), full[5]);
+  EXPECT_EQ(cut.tokens[0], std::vector<std::int64_t>(full.begin(), first));
   EXPECT_EQ(cut.endings.at(0), Ending::kEndToken);
 }
 
 TEST(GenerateTest, StopsTheModelWhenAllPromptsAreDone) {
   struct Deaf : Texts {
     using Texts::Texts;
-    bool hears_more() const override { return tokens[2].size() < 3; }
+    bool accepts_more() const override { return tokens[2].size() < 3; }
   };
   for (const char* folder : {"llama", "families/llama_dynamic"}) {
     const Loaded model(folder);

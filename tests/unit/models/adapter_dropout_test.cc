@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-constexpr RandomPlace kPlace{.key = 77, .first_sample = 3, .first_position = 5, .block = 2};
+constexpr RandomPosition kOrigin{.key = 77, .first_sample = 3, .first_position = 5, .block = 2};
 
 at::Tensor ReadTensor(const Json& golden) {
   return at::tensor(golden["values"].get<std::vector<float>>())
@@ -56,7 +56,7 @@ TEST_F(AdapterDropoutTest, MatchesPeft) {
     SCOPED_TRACE(golden["magnitudes"] ? "DoRA" : "LoRA");
     const auto layer = MakeLayer(golden);
     const at::Tensor x = ReadTensor(golden["input"]).requires_grad_(true);
-    const at::Tensor y = layer->forward(x, &kPlace);
+    const at::Tensor y = layer->forward(x, &kOrigin);
     EXPECT_TRUE(y.allclose(ReadTensor(golden["output"]), 1e-5, 1e-6));
     y.square().sum().backward();
     EXPECT_TRUE(x.grad().allclose(ReadTensor(golden["input_gradient"]), 1e-5, 1e-5));
@@ -75,9 +75,9 @@ TEST_F(AdapterDropoutTest, DropsOnlyWhileTraining) {
   const double scale = goldens_[0]["scale"];
   const at::Tensor change =
       x.matmul(of("lora_A.weight").t()).matmul(of("lora_B.weight").t()) * scale;
-  EXPECT_TRUE(layer->forward(x, &kPlace)
+  EXPECT_TRUE(layer->forward(x, &kOrigin)
                   .allclose(x.matmul(of("weight").t()) + of("bias") + change, 1e-5, 1e-6));
-  EXPECT_TRUE(layer->forward(x).equal(layer->forward(x, &kPlace)));
+  EXPECT_TRUE(layer->forward(x).equal(layer->forward(x, &kOrigin)));
 }
 
 // A caller that forgets to say where its rows stand is told, and does not train without dropout.
@@ -94,11 +94,11 @@ TEST_F(AdapterDropoutTest, NeedsThePositionsOfItsInputs) {
 
 // A rank that has some of the inputs draws what one rank with all of them draws.
 TEST(AdapterDropoutDraw, DoesNotDependOnThePartitionOfInputs) {
-  DropoutDraw draw{.probability = 0.5, .place = kPlace, .site = DropoutSite::kAdapterInput};
-  const at::Tensor whole = DropoutFactors({2, 3, 23}, draw, at::kFloat);
+  DropoutDraw draw{.probability = 0.5, .origin = kOrigin, .site = DropoutSite::kAdapterInput};
+  const at::Tensor full = DropoutFactors({2, 3, 23}, draw, at::kFloat);
   for (const auto& [first, count] : {std::pair{0, 11}, {11, 12}, {4, 8}, {22, 1}, {5, 2}}) {
-    draw.place.first_column = first;
-    const at::Tensor expected = whole.narrow(2, first, count);
+    draw.origin.first_column = first;
+    const at::Tensor expected = full.narrow(2, first, count);
     EXPECT_TRUE(DropoutFactors({2, 3, count}, draw, at::kFloat).equal(expected)) << first;
     EXPECT_TRUE(DropoutFactorsByOperators({2, 3, count}, draw, at::kFloat).equal(expected));
   }

@@ -41,7 +41,7 @@ TEST(DecoderMemoryTest, BlocksHaveTheParametersThatTransformersBuilds) {
   std::ifstream file(DS_SOURCE_DIR "/tests/unit/cli/goldens/model_sizes.json");
   int compared = 0;
   for (const auto& row : nlohmann::ordered_json::parse(file)) {
-    const auto spec = ReadDecoderSpec(row[0], "", UnknownKeys::kIgnore);
+    const auto spec = ReadDecoderSpec(row[0], "", UnknownModelKeys::kIgnore);
     if (!spec.ok() || spec->experts > 0) continue;
     EXPECT_EQ(SumOfSizes(*spec), row[1]) << row[0];
     ++compared;
@@ -61,8 +61,8 @@ TEST(DecoderMemoryTest, LatentRowsKeepTheInputsOfHeads) {
   EXPECT_EQ(values.wide, 4 * (16 + 16)) << "a key's part that is not turned, and a value";
   EXPECT_EQ(values.mixed, 4 * 16);
   EXPECT_EQ(values.narrow, 2 * 10) << "the norm's input and output";
-  EXPECT_EQ(values.KeptOfHeads(/*recomputes=*/false), 4 * 96 + 64) << "values are padded";
-  EXPECT_EQ(values.KeptOfHeads(/*recomputes=*/true), 2 * 96 + 128 + 64);
+  EXPECT_EQ(values.SavedByHeads(/*recomputes=*/false), 4 * 96 + 64) << "values are padded";
+  EXPECT_EQ(values.SavedByHeads(/*recomputes=*/true), 2 * 96 + 128 + 64);
   spec.query_latent_width = 12;
   EXPECT_EQ(CountLatentValues(spec).narrow, 2 * (10 + 12));
   spec.value_width = 24;
@@ -101,28 +101,28 @@ TEST(DecoderMemoryTest, NoMoreTokensComeThanThereAreTimesTheExpertsOfARank) {
 TEST(DecoderMemoryTest, ExpertsKeepTheRowsThatCome) {
   const DecoderSpec spec = WithExperts(8, 2);
   MicroBatch batch = kBatch;
-  const ExpertBytes whole = CountExpertBytes(spec, batch);
+  const ExpertBytes full = CountExpertBytes(spec, batch);
   batch.expert_load = 2.0;
-  EXPECT_EQ(CountExpertBytes(spec, batch).kept, whole.kept) << "all have come to this rank anyway";
+  EXPECT_EQ(CountExpertBytes(spec, batch).saved, full.saved) << "all have come to this rank anyway";
   batch.expert_ranks = 4;
   const ExpertBytes twice = CountExpertBytes(spec, batch);
   batch.expert_load = 1.0;
   const ExpertBytes even = CountExpertBytes(spec, batch);
   const std::int64_t rows = 2 * 16;  // two of each token
-  EXPECT_EQ(twice.kept - even.kept, rows * ((64 + 3 * WidthOfExpert(spec)) * 4 + 2 * 8));
+  EXPECT_EQ(twice.saved - even.saved, rows * ((64 + 3 * WidthOfExpert(spec)) * 4 + 2 * 8));
   EXPECT_EQ(twice.delayed, 2 * even.delayed);
-  EXPECT_EQ(even.beside, whole.beside);
-  EXPECT_EQ(twice.beside - even.beside, rows * 2 * 64 * 4);
+  EXPECT_EQ(even.temporaries, full.temporaries);
+  EXPECT_EQ(twice.temporaries - even.temporaries, rows * 2 * 64 * 4);
   batch.layer_loads = {1.0, 2.0, 1.0};
   const auto blocks = ListBlockBytes(spec, batch, {});
-  EXPECT_EQ(blocks[2].kept - blocks[1].kept, twice.kept - even.kept);
-  EXPECT_EQ(blocks[3].kept, blocks[1].kept);
+  EXPECT_EQ(blocks[2].saved - blocks[1].saved, twice.saved - even.saved);
+  EXPECT_EQ(blocks[3].saved, blocks[1].saved);
 }
 
 TEST(DecoderMemoryTest, WithoutASharedExpertNothingIsKeptForItsGate) {
   DecoderSpec gated = WithExperts(8, 2), added = gated;
   added.shared_expert_mix = SharedExpertMix::kAdded;
-  EXPECT_EQ(CountExpertBytes(gated, kBatch).kept, CountExpertBytes(added, kBatch).kept);
+  EXPECT_EQ(CountExpertBytes(gated, kBatch).saved, CountExpertBytes(added, kBatch).saved);
 }
 
 // One more expert in each layer, and a product of two results with its bias.
@@ -136,7 +136,7 @@ TEST(DecoderMemoryTest, AResidualMlpHasTheParametersOfAnExpert) {
   // By token: the MLP's two widened rows and their product, its result and that of the experts, and
   // two weights.
   const ExpertBytes more = CountExpertBytes(residual, kBatch);
-  EXPECT_EQ(more.kept - CountExpertBytes(plain, kBatch).kept, 16 * 4 * (3 * 96 + 2 * 64 + 2));
+  EXPECT_EQ(more.saved - CountExpertBytes(plain, kBatch).saved, 16 * 4 * (3 * 96 + 2 * 64 + 2));
   for (const BlockSizes& block : ListBlockSizes(residual)) {
     for (const ParameterSize& each : block.parameters) {
       const bool is_residual = each.name.find("residual_mlp") != std::string::npos ||
@@ -152,11 +152,11 @@ TEST(DecoderMemoryTest, ALayerKeepsTheInputsOfItsOperations) {
   // By token: the input and output of two norms with a number each; queries and what is mixed, keys
   // and values, the logarithm of each head's sum; gate, up and their product.
   constexpr std::int64_t kValues = 4 * 64 + 2 * 64 + 2 * 32 + 3 * 96, kNumbers = 2 + 4;
-  EXPECT_EQ(blocks[1].kept, 16 * 4 * (kValues + kNumbers));
-  EXPECT_EQ(blocks[2].kept, blocks[1].kept);
+  EXPECT_EQ(blocks[1].saved, 16 * 4 * (kValues + kNumbers));
+  EXPECT_EQ(blocks[2].saved, blocks[1].saved);
   MicroBatch narrow = kBatch;
   narrow.type = config::DataType::kBf16;
-  EXPECT_EQ(ListBlockBytes(kLlama, narrow, {})[1].kept, 16 * (2 * kValues + 4 * kNumbers));
+  EXPECT_EQ(ListBlockBytes(kLlama, narrow, {})[1].saved, 16 * (2 * kValues + 4 * kNumbers));
 }
 
 TEST(DecoderMemoryTest, RecomputedLayersKeepTheirInputAndComeOneAtATime) {
@@ -164,20 +164,20 @@ TEST(DecoderMemoryTest, RecomputedLayersKeepTheirInputAndComeOneAtATime) {
   const auto plain = ListBlockBytes(kLlama, kBatch, {});
   const auto blocks = ListBlockBytes(kLlama, kBatch, full);
   for (int i = 1; i <= 3; ++i) {
-    EXPECT_EQ(blocks[i].kept, 16 * 64 * 4);
+    EXPECT_EQ(blocks[i].saved, 16 * 64 * 4);
     EXPECT_GE(blocks[i].backward, plain[i].backward);
   }
-  EXPECT_EQ(blocks.back().kept, plain.back().kept) << "the last block is never recomputed";
+  EXPECT_EQ(blocks.back().saved, plain.back().saved) << "the last block is never recomputed";
   const auto every =
       ListBlockBytes(kLlama, kBatch, {.kind = RecomputeChoice::Kind::kBlocks, .every = 2});
-  EXPECT_EQ(every[1].kept, blocks[1].kept);
-  EXPECT_EQ(every[2].kept, plain[2].kept);
+  EXPECT_EQ(every[1].saved, blocks[1].saved);
+  EXPECT_EQ(every[2].saved, plain[2].saved);
 }
 
 TEST(DecoderMemoryTest, TheHeadHasAChunkOfLogitsAndTheMatrixsGradient) {
   const BlockBytes head = ListBlockBytes(kLlama, kBatch, {}).back();
   constexpr std::int64_t kHidden = 16 * 64 * 4, kMatrix = 1000 * 64 * 4, kLogits = 16 * 1000 * 4;
-  EXPECT_EQ(head.kept, 2 * kHidden + 16 * 4 + kMatrix);
+  EXPECT_EQ(head.saved, 2 * kHidden + 16 * 4 + kMatrix);
   EXPECT_EQ(head.forward, 3 * kHidden + 2 * 16 * 4 + kMatrix + kLogits + kProductScratch);
   MicroBatch long_batch = kBatch;
   long_batch.seq_len = 1 << 20;
@@ -228,7 +228,7 @@ TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
   MicroBatch tiled = kBatch;
   tiled.mlp_tiles = 4;
   const auto plain = ListBlockBytes(kLlama, kBatch, {}), blocks = ListBlockBytes(kLlama, tiled, {});
-  EXPECT_EQ(blocks[1].kept, plain[1].kept - 3 * 16 * 96 * 4);
+  EXPECT_EQ(blocks[1].saved, plain[1].saved - 3 * 16 * 96 * 4);
   EXPECT_LT(blocks[1].forward, plain[1].forward);
   EXPECT_LT(blocks[1].backward, plain[1].backward);
   EXPECT_EQ(blocks.back().forward, plain.back().forward);
@@ -264,12 +264,12 @@ TEST(DecoderMemoryTest, SumsThatLeave64BitsAreRefusedWithTheFigure) {
 
 TEST(DecoderMemoryTest, DropoutKeepsItsFactors) {
   DecoderSpec shape = kLlama;
-  const std::int64_t plain = ListBlockBytes(shape, kBatch, {})[1].kept;
+  const std::int64_t plain = ListBlockBytes(shape, kBatch, {})[1].saved;
   shape.residual_dropout = 0.1;
-  EXPECT_EQ(ListBlockBytes(shape, kBatch, {})[1].kept, plain + 2 * 16 * 64 * 4);
+  EXPECT_EQ(ListBlockBytes(shape, kBatch, {})[1].saved, plain + 2 * 16 * 64 * 4);
   shape.residual_dropout = 0.0;
   shape.embedding_dropout = 0.1;
-  EXPECT_EQ(ListBlockBytes(shape, kBatch, {})[0].kept, 16 * 64 * 4);
+  EXPECT_EQ(ListBlockBytes(shape, kBatch, {})[0].saved, 16 * 64 * 4);
 }
 
 }  // namespace

@@ -18,18 +18,17 @@ namespace ds::models {
 namespace {
 
 constexpr DropoutDraw kDraw{.probability = 0.3,
-                            .place = {.key = 77, .first_sample = 5, .block = 2},
+                            .origin = {.key = 77, .first_sample = 5, .block = 2},
                             .site = DropoutSite::kAttention};
 
 TEST(Dropout, EveryShardDrawsTheMaskOfTheFullTensor) {
-  const at::Tensor whole = DropoutFactors({4, 6, 8, 10}, kDraw, at::kFloat);
+  const at::Tensor full = DropoutFactors({4, 6, 8, 10}, kDraw, at::kFloat);
   for (const auto& [sample, head, position] : {std::tuple{0, 0, 0}, {1, 2, 3}, {3, 4, 7}}) {
     DropoutDraw part = kDraw;
-    part.place.first_sample += sample;
-    part.place.first_head += head;
-    part.place.first_position += position;
-    const at::Tensor expected =
-        whole.narrow(0, sample, 1).narrow(1, head, 2).narrow(2, position, 1);
+    part.origin.first_sample += sample;
+    part.origin.first_head += head;
+    part.origin.first_position += position;
+    const at::Tensor expected = full.narrow(0, sample, 1).narrow(1, head, 2).narrow(2, position, 1);
     EXPECT_TRUE(at::equal(DropoutFactors({1, 2, 1, 10}, part, at::kFloat), expected));
   }
 }
@@ -38,10 +37,10 @@ TEST(Dropout, OtherPositionsDrawOtherMasks) {
   const at::Tensor first = DropoutFactors({2, 3, 40}, kDraw, at::kFloat);
   EXPECT_TRUE(at::equal(first, DropoutFactors({2, 3, 40}, kDraw, at::kFloat)));
   DropoutDraw other = kDraw;
-  other.place.key = 78;  // the next step's, say
+  other.origin.key = 78;  // the next step's, say
   EXPECT_FALSE(at::equal(first, DropoutFactors({2, 3, 40}, other, at::kFloat)));
   other = kDraw;
-  other.place.block = 3;
+  other.origin.block = 3;
   EXPECT_FALSE(at::equal(first, DropoutFactors({2, 3, 40}, other, at::kFloat)));
   other = kDraw;
   other.site = DropoutSite::kMlpOutput;
@@ -50,8 +49,8 @@ TEST(Dropout, OtherPositionsDrawOtherMasks) {
 
 TEST(Dropout, TheOperatorsMatchTheLoop) {
   DropoutDraw draw = kDraw;
-  draw.place.first_position = 4000000000;
-  draw.place.key = 0xfedcba9876543210;
+  draw.origin.first_position = 4000000000;
+  draw.origin.key = 0xfedcba9876543210;
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     EXPECT_TRUE(at::equal(DropoutFactors({3, 5, 7, 11}, draw, dtype),
                           DropoutFactorsByOperators({3, 5, 7, 11}, draw, dtype)));
@@ -82,7 +81,7 @@ TEST(Dropout, ExtremesDropNothingOrEverything) {
 }
 
 TEST(UniformNoise, FillsItsRangeEvenlyInAnyPartition) {
-  const DropoutDraw draw{.place = {.key = 7}, .site = DropoutSite::kEmbeddingNoise};
+  const DropoutDraw draw{.origin = {.key = 7}, .site = DropoutSite::kEmbeddingNoise};
   const at::Tensor noise = UniformNoise({4, 32, 250}, draw, 0.2, at::kFloat);
   EXPECT_TRUE(at::equal(noise, UniformNoiseByOperators({4, 32, 250}, draw, 0.2, at::kFloat)));
   const double n = static_cast<double>(noise.numel());
@@ -90,10 +89,10 @@ TEST(UniformNoise, FillsItsRangeEvenlyInAnyPartition) {
   EXPECT_GT(noise.abs().max().item<double>(), 0.1999);
   EXPECT_NEAR(noise.mean().item<double>(), 0.0, 4.0 * 0.2 / std::sqrt(3.0 * n));
   EXPECT_NEAR(noise.square().mean().item<double>(), 0.04 / 3.0, 1e-4);
-  DropoutDraw behind = draw;
-  behind.place.first_sample = 2;
-  behind.place.first_position = 16;
-  EXPECT_TRUE(at::equal(UniformNoise({2, 16, 250}, behind, 0.2, at::kFloat),
+  DropoutDraw after = draw;
+  after.origin.first_sample = 2;
+  after.origin.first_position = 16;
+  EXPECT_TRUE(at::equal(UniformNoise({2, 16, 250}, after, 0.2, at::kFloat),
                         noise.narrow(0, 2, 2).narrow(1, 16, 16)));
 }
 

@@ -56,9 +56,9 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
 
 // Its head holds the table of tokens that block 0 holds elsewhere, with the same first values.
 TEST(Initialize, AStageHasItsBlocksAndTheTableThatItReads) {
-  const StagePart part{.stage = 1, .stages = 2, .chunks = {{3, 6}}, .all = 6};
+  const StageBlocks part{.stage = 1, .stages = 2, .chunks = {{3, 6}}, .all = 6};
   const auto config = ReadModelConfig("gpt2-demo").value();
-  const auto model = BuildModel(config, at::kFloat, {}, part), whole = Build("gpt2-demo");
+  const auto model = BuildModel(config, at::kFloat, {}, part), full = Build("gpt2-demo");
   ASSERT_EQ(model->size(), 3);
   EXPECT_EQ(model->model_size(), 6);
   EXPECT_EQ(model->index_in_model(0), 3);
@@ -66,7 +66,7 @@ TEST(Initialize, AStageHasItsBlocksAndTheTableThatItReads) {
   Block& head = model->block(2);
   EXPECT_TRUE(model->also_reads(2).empty());
   const std::string table = "transformer.wte.weight";
-  EXPECT_TRUE(at::equal(Initialised(head, 1).at(table), Initialised(whole->block(0), 1).at(table)));
+  EXPECT_TRUE(at::equal(Initialised(head, 1).at(table), Initialised(full->block(0), 1).at(table)));
   for (const auto& item : head.named_parameters()) {
     const bool is_table = head.FullName(item.key()) == table;
     EXPECT_EQ(head.DescribePlacement(item.key(), item.value()).stages,
@@ -85,13 +85,13 @@ TEST(Initialize, TakesAll64BitsOfTheSeed) {
 TEST(Initialize, ARangeMatchesTheFullTensor) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto model = Build("gpt2-demo", dtype);
-    for (const auto& [name, whole] : Initialised(model->block(1), 5)) {
-      const std::int64_t numel = whole.numel();
+    for (const auto& [name, full] : Initialised(model->block(1), 5)) {
+      const std::int64_t numel = full.numel();
       for (const std::int64_t first : {std::int64_t{0}, numel / 3 + 1}) {
         const std::int64_t count = (numel - first) / 2;
         const at::Tensor range = at::empty({count}, dtype);
         model->block(1).InitializeRange(name, 5, first, range);
-        EXPECT_TRUE(at::equal(range, whole.flatten().narrow(0, first, count))) << name;
+        EXPECT_TRUE(at::equal(range, full.flatten().narrow(0, first, count))) << name;
       }
     }
   }

@@ -149,7 +149,7 @@ TEST(LoraSpecTest, ATiedHeadIsTakenForTheTableWherePeftKeepsItTied) {
   EXPECT_THAT(take("saves_head", as_it_is), HasSubstr("has lm_head.weight in full, to train it"));
   EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->ties_weights = false; }),
               HasSubstr("PEFT then unties the head"));
-  EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->whole.erase(head); }),
+  EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->full.erase(head); }),
               HasSubstr("PEFT then unties the head"));
 }
 

@@ -87,7 +87,7 @@ void RoundToFormat(BlockList& model, const BlockList& quantised, BaseFormat form
 }
 
 TEST(Lora, ExpertsAreQuantisedAndRoutersAreNot) {
-  const auto whole = LoadGoldenModel("families/mixtral");
+  const auto full = LoadGoldenModel("families/mixtral");
   for (const BaseFormat format : {BaseFormat::kNf4, BaseFormat::kInt8}) {
     const auto rounded = LoadGoldenModel("families/mixtral");
     const auto model = LoadGoldenModel("families/mixtral");
@@ -108,7 +108,7 @@ TEST(Lora, ExpertsAreQuantisedAndRoutersAreNot) {
     const Bundle batch = GoldenBatch(ReadGolden("families/mixtral"), 2);
     const double loss = RunBlocks(*model, batch).loss.item<double>();
     EXPECT_NEAR(loss, RunBlocks(*rounded, batch).loss.item<double>(), 1e-6);
-    EXPECT_NE(loss, RunBlocks(*whole, batch).loss.item<double>());
+    EXPECT_NE(loss, RunBlocks(*full, batch).loss.item<double>());
   }
 }
 
@@ -227,12 +227,12 @@ TEST_F(AdapterFolderTest, WritesTheTiedHeadAndItsTable) {
   EXPECT_FALSE(reader->Check(*model).ok());
   const auto writer =
       AdapterWriter::Create(folder_.path(), *model, MakeAdapterConfig(spec, "base", false),
-                            spec.whole, spec.copies)
+                            spec.full, spec.copies)
           .value();
   for (const auto& block : model->blocks()) {
     for (const auto& item : block->named_parameters()) {
       const std::string name = block->FullName(item.key());
-      if (!IsLoraParameter(name) && !spec.whole.contains(name)) continue;
+      if (!IsLoraParameter(name) && !spec.full.contains(name)) continue;
       ASSERT_TRUE(writer->Write(name, at::ones(item.value().sizes())).ok()) << name;
     }
   }

@@ -72,7 +72,7 @@ class KeepingSink : public gradients::GradientSink {
   KeepingSink(const at::Tensor& parameter, gradients::WriteGradient& kept)
       : GradientSink(parameter), kept_(kept) {}
   void Take(const at::Tensor&) override { ADD_FAILURE() << "not put"; }
-  bool Put(const gradients::WriteGradient& write, gradients::PlaceDtype) override {
+  bool Put(const gradients::WriteGradient& write, gradients::DestinationDtype) override {
     kept_ = write;
     return true;
   }
@@ -92,10 +92,10 @@ TEST_P(PutGradients, OfWeightsLaterHoldNothingThatIsBeforeTheProduct) {
   Affine(before.tanh(), weight, {}, WeightLayout::kOutIn).sum().backward();
   before.reset();
   EXPECT_TRUE(watched.expired());
-  at::Tensor place = at::zeros_like(weight);
-  later(place, /*beta=*/0.0F);
+  at::Tensor target = at::zeros_like(weight);
+  later(target, /*beta=*/0.0F);
   const at::Tensor expected = x.to(at::kFloat).sum(0).expand({40, 24});
-  EXPECT_TRUE(place.to(at::kFloat).allclose(expected, /*rtol=*/1e-2, /*atol=*/1e-2));
+  EXPECT_TRUE(target.to(at::kFloat).allclose(expected, /*rtol=*/1e-2, /*atol=*/1e-2));
 }
 
 TEST_P(PutGradients, OfBiasesByTheProduct) {

@@ -28,8 +28,8 @@ using ::testing::HasSubstr;
 // As make_quantized_goldens.py makes them.
 at::Tensor MakeWeight(std::int64_t rows, std::int64_t columns) {
   const at::Tensor i = at::arange(rows * columns, at::kLong);
-  const at::Tensor whole = ((i * 7919).remainder(2003) - 1001) * (i.remainder(13) + 1);
-  return (whole.to(at::kFloat) / 131072.0).view({rows, columns});
+  const at::Tensor full = ((i * 7919).remainder(2003) - 1001) * (i.remainder(13) + 1);
+  return (full.to(at::kFloat) / 131072.0).view({rows, columns});
 }
 
 std::string Digits(const std::uint8_t* bytes, std::int64_t count) {

@@ -6,7 +6,7 @@
 #include <ATen/ops/rsqrt.h>
 
 #include "runtime/models/layers/norms.h"
-#include "tests/unit/models/last_places.h"
+#include "tests/unit/models/last_positions.h"
 
 namespace ds::models {
 namespace {
@@ -33,9 +33,10 @@ TEST_P(RmsNormWidths, IsWithinAPlaceOfTheOperators) {
   const at::Tensor upstream = at::randn({2, 67, width});
   const at::Tensor normal = (x * FindScale(x)).abs(), weighted = (upstream * weight).abs();
   const at::Tensor mean = (normal * weighted).mean(-1, /*keepdim=*/true);
-  const Results exact = RunBothWays(RmsByOperators, Widened({x, weight}), upstream.to(at::kDouble));
-  ExpectWithinAPlace(RunBothWays(OwnRms, {x, weight}, upstream),
-                     RunBothWays(RmsByOperators, {x, weight}, upstream), exact,
+  const Results exact =
+      RunBothVariants(RmsByOperators, Widened({x, weight}), upstream.to(at::kDouble));
+  ExpectWithinAPlace(RunBothVariants(OwnRms, {x, weight}, upstream),
+                     RunBothVariants(RmsByOperators, {x, weight}, upstream), exact,
                      {exact[0], FindScale(x) * (weighted + normal * mean),
                       (upstream.abs() * normal).sum(0).sum(0)});
 }
@@ -59,8 +60,8 @@ TEST(RmsNorm, GradientsInSixteenBitsAreThoseOfTheFormulaRounded) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     const Inputs in = {at::randn({70, 100}).to(dtype), at::randn({100}).to(dtype)};
     const at::Tensor upstream = at::randn({70, 100}).to(dtype);
-    const Results ours = RunBothWays(OwnRms, in, upstream);
-    const Results exact = RunBothWays(RmsByOperators, Widened(in), upstream.to(at::kDouble));
+    const Results ours = RunBothVariants(OwnRms, in, upstream);
+    const Results exact = RunBothVariants(RmsByOperators, Widened(in), upstream.to(at::kDouble));
     EXPECT_TRUE(at::allclose(ours[1].to(at::kDouble), exact[1], 1.0 / 256, 1e-5));
     // Its addends have been rounded, too.
     EXPECT_TRUE(at::allclose(ours[2].to(at::kDouble), exact[2], 1.0 / 64, 0.1));
@@ -70,11 +71,11 @@ TEST(RmsNorm, GradientsInSixteenBitsAreThoseOfTheFormulaRounded) {
 TEST(RmsNorm, OfARowDoesNotDependOnOthers) {
   const at::Tensor x = at::randn({70, 100}), weight = at::randn({100});
   const at::Tensor upstream = at::randn({70, 100});
-  const Results whole = RunBothWays(OwnRms, {x, weight}, upstream);
-  const auto cut = [&](const at::Tensor& t) { return t.narrow(0, 30, 7); };
-  const Results part = RunBothWays(OwnRms, {cut(x), weight}, cut(upstream));
-  EXPECT_TRUE(part[0].equal(cut(whole[0])));
-  EXPECT_TRUE(part[1].equal(cut(whole[1])));
+  const Results full = RunBothVariants(OwnRms, {x, weight}, upstream);
+  const auto slice = [&](const at::Tensor& t) { return t.narrow(0, 30, 7); };
+  const Results part = RunBothVariants(OwnRms, {slice(x), weight}, slice(upstream));
+  EXPECT_TRUE(part[0].equal(slice(full[0])));
+  EXPECT_TRUE(part[1].equal(slice(full[1])));
 }
 
 TEST(RmsNorm, TheWeightsGradientDoesNotDependOnThreads) {
@@ -82,9 +83,9 @@ TEST(RmsNorm, TheWeightsGradientDoesNotDependOnThreads) {
   const at::Tensor upstream = at::randn({1000, 48});
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const Results by_one = RunBothWays(OwnRms, in, upstream);
+  const Results by_one = RunBothVariants(OwnRms, in, upstream);
   at::set_num_threads(3);
-  const Results by_three = RunBothWays(OwnRms, in, upstream);
+  const Results by_three = RunBothVariants(OwnRms, in, upstream);
   at::set_num_threads(before);
   for (std::size_t i = 0; i < by_one.size(); ++i) EXPECT_TRUE(by_three[i].equal(by_one[i])) << i;
 }

@@ -7,7 +7,7 @@
 #include <ATen/ops/randn.h>
 
 #include "runtime/models/layers/rotary.h"
-#include "tests/unit/models/last_places.h"
+#include "tests/unit/models/last_positions.h"
 
 namespace ds::models {
 namespace {
@@ -59,10 +59,10 @@ TEST_P(Rotary, IsWithinAPlaceOfTheOperators) {
   const auto [name, width, half] = GetParam();
   const Angles angles = MakeAngles(/*tokens=*/37, half);
   const at::Tensor x = at::randn({2, 3, 37, width}), upstream = at::randn({2, 3, 37, width});
-  const Results exact = RunBothWays(AsTransformers(angles.to(at::kDouble)), {x.to(at::kDouble)},
-                                    upstream.to(at::kDouble));
-  ExpectWithinAPlace(RunBothWays(OwnRotary(angles), {x}, upstream),
-                     RunBothWays(AsTransformers(angles), {x}, upstream), exact,
+  const Results exact = RunBothVariants(AsTransformers(angles.to(at::kDouble)), {x.to(at::kDouble)},
+                                        upstream.to(at::kDouble));
+  ExpectWithinAPlace(RunBothVariants(OwnRotary(angles), {x}, upstream),
+                     RunBothVariants(AsTransformers(angles), {x}, upstream), exact,
                      {SizeOfPoints(x, half), SizeOfPoints(upstream, half)});
 }
 
@@ -87,8 +87,8 @@ TEST_P(Rotary, GivesTheSameBitsForAnyStrides) {
     return OwnRotary(angles)(std::vector{in[0].detach()});
   };
   EXPECT_TRUE(on_views(std::vector{x}).equal(on_views(std::vector{x.contiguous()})));
-  const Results strided = RunBothWays(OwnRotary(angles), {x}, upstream);
-  const Results plain = RunBothWays(OwnRotary(angles), {x.contiguous()}, upstream.contiguous());
+  const Results strided = RunBothVariants(OwnRotary(angles), {x}, upstream);
+  const Results plain = RunBothVariants(OwnRotary(angles), {x.contiguous()}, upstream.contiguous());
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(strided[i].equal(plain[i])) << i;
 }
 
@@ -107,7 +107,7 @@ TEST(RotaryAngles, FollowTheLongestDocumentAndNotThePadding) {
   const at::Tensor x = at::ones({1, 1, 10, 4});
   const Batch batch{{"tokens", at::zeros({1, 10}, at::kLong)}};
   const auto turned = [&](std::int64_t longest) {
-    return RotaryAngles(rope, 4).Turn(x, batch, longest);
+    return RotaryAngles(rope, 4).Rotate(x, batch, longest);
   };
   const auto by = [&](std::int64_t length) {
     const at::Tensor angles =
@@ -120,7 +120,7 @@ TEST(RotaryAngles, FollowTheLongestDocumentAndNotThePadding) {
   EXPECT_FALSE(by(6).equal(by(10)));
   RotaryAngles kept(rope, 4);
   for (const std::int64_t longest : {7, 6, 7}) {
-    EXPECT_TRUE(kept.Turn(x, batch, longest).equal(by(longest))) << longest;
+    EXPECT_TRUE(kept.Rotate(x, batch, longest).equal(by(longest))) << longest;
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "runtime/models/decoder/build_model.h"
 #include "runtime/models/layers/lora.h"
-#include "runtime/plan/memory/trained_part.h"
+#include "runtime/plan/memory/trainable_parameters.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {

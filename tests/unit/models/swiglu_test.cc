@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "runtime/models/layers/activations.h"
-#include "tests/unit/models/last_places.h"
+#include "tests/unit/models/last_positions.h"
 
 namespace ds::models {
 namespace {
@@ -28,9 +28,9 @@ TEST(SwiGlu, IsWithinAPlaceOfTheOperators) {
   const at::Tensor gate = at::linspace(-30.0, 30.0, 100003).to(at::kFloat);
   const at::Tensor up = at::randn({100003}), upstream = at::randn({100003});
   const Results exact =
-      RunBothWays(SwiGluByOperators, Widened({gate, up}), upstream.to(at::kDouble));
-  ExpectWithinAPlace(RunBothWays(OwnSwiGlu, {gate, up}, upstream),
-                     RunBothWays(SwiGluByOperators, {gate, up}, upstream), exact,
+      RunBothVariants(SwiGluByOperators, Widened({gate, up}), upstream.to(at::kDouble));
+  ExpectWithinAPlace(RunBothVariants(OwnSwiGlu, {gate, up}, upstream),
+                     RunBothVariants(SwiGluByOperators, {gate, up}, upstream), exact,
                      {gate * up, upstream * up, upstream * gate});
 }
 
@@ -39,8 +39,8 @@ TEST(SwiGlu, RoundsToSixteenBitsOnce) {
     const auto draw = [dtype] { return at::randn({5003}).to(dtype); };
     const Inputs in = {draw() * 4, draw()};
     const at::Tensor upstream = draw();
-    const Results ours = RunBothWays(OwnSwiGlu, in, upstream);
-    const Results exact = RunBothWays(SwiGluByOperators, Widened(in), upstream.to(at::kDouble));
+    const Results ours = RunBothVariants(OwnSwiGlu, in, upstream);
+    const Results exact = RunBothVariants(SwiGluByOperators, Widened(in), upstream.to(at::kDouble));
     for (std::size_t i = 0; i < ours.size(); ++i) {
       EXPECT_TRUE(
           at::allclose(ours[i].to(at::kDouble), exact[i], /*rtol=*/1.0 / 256, /*atol=*/1e-6))
@@ -53,19 +53,19 @@ TEST(SwiGlu, RoundsToSixteenBitsOnce) {
 TEST(SwiGlu, OfAnElementDoesNotDependOnItsPosition) {
   const Inputs in = {at::randn({1000}), at::randn({1000})};
   const at::Tensor upstream = at::randn({1000});
-  const Results whole = RunBothWays(OwnSwiGlu, in, upstream);
+  const Results full = RunBothVariants(OwnSwiGlu, in, upstream);
   for (const std::int64_t first : {1, 7, 500, 993}) {
     const std::int64_t count = std::min<std::int64_t>(33, 1000 - first);
-    const auto cut = [&](const at::Tensor& x) { return x.narrow(0, first, count); };
-    const Results part = RunBothWays(OwnSwiGlu, {cut(in[0]), cut(in[1])}, cut(upstream));
-    for (std::size_t i = 0; i < part.size(); ++i) EXPECT_TRUE(part[i].equal(cut(whole[i])));
+    const auto slice = [&](const at::Tensor& x) { return x.narrow(0, first, count); };
+    const Results part = RunBothVariants(OwnSwiGlu, {slice(in[0]), slice(in[1])}, slice(upstream));
+    for (std::size_t i = 0; i < part.size(); ++i) EXPECT_TRUE(part[i].equal(slice(full[i])));
   }
 }
 
 TEST(SwiGlu, LargeValuesAndNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor far = at::tensor({-1e30F, 0.0F, 1e30F, nan});
-  const Results results = RunBothWays(OwnSwiGlu, {far, at::ones({4})}, at::ones({4}));
+  const Results results = RunBothVariants(OwnSwiGlu, {far, at::ones({4})}, at::ones({4}));
   for (const at::Tensor& each : results) EXPECT_TRUE(std::isnan(each[3].item<float>()));
   EXPECT_TRUE(results[0].narrow(0, 0, 3).equal(at::tensor({0.0F, 0.0F, 1e30F})));
   EXPECT_TRUE(results[1].narrow(0, 0, 3).equal(at::tensor({0.0F, 0.5F, 1.0F})));
@@ -79,8 +79,8 @@ TEST(SwiGlu, AcceptsNonContiguousTensors) {
       return gated({in[0].narrow(1, 0, 30), in[0].narrow(1, 30, 30)});
     };
   };
-  const Results ours = RunBothWays(halves(OwnSwiGlu), {both}, upstream);
-  const Results theirs = RunBothWays(halves(SwiGluByOperators), {both}, upstream);
+  const Results ours = RunBothVariants(halves(OwnSwiGlu), {both}, upstream);
+  const Results theirs = RunBothVariants(halves(SwiGluByOperators), {both}, upstream);
   EXPECT_TRUE(at::allclose(ours[0], theirs[0], 1e-5, 1e-6));
   EXPECT_TRUE(at::allclose(ours[1], theirs[1], 1e-5, 1e-6));
 }

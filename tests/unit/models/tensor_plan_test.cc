@@ -40,29 +40,30 @@ TEST(TensorPlan, ShardsFirstProductsByOutputsAndSecondOnesByInputs) {
   const WeightSlice query = slice("model.layers.1.self_attn.q_proj.weight");
   EXPECT_EQ(query.dimension, 0U);
   EXPECT_EQ(query.extent, 24);
-  EXPECT_THAT(query.kept, ElementsAre(IndexRange{8, 8}));
-  EXPECT_THAT(slice("model.layers.1.self_attn.k_proj.bias").kept, ElementsAre(IndexRange{4, 4}));
+  EXPECT_THAT(query.retained, ElementsAre(IndexRange{8, 8}));
+  EXPECT_THAT(slice("model.layers.1.self_attn.k_proj.bias").retained,
+              ElementsAre(IndexRange{4, 4}));
   const WeightSlice output = slice("model.layers.1.self_attn.o_proj.weight");
   EXPECT_EQ(output.dimension, 1U);
-  EXPECT_THAT(output.kept, ElementsAre(IndexRange{8, 8}));
-  EXPECT_THAT(slice("model.layers.0.mlp.up_proj.weight").kept, ElementsAre(IndexRange{17, 17}));
+  EXPECT_THAT(output.retained, ElementsAre(IndexRange{8, 8}));
+  EXPECT_THAT(slice("model.layers.0.mlp.up_proj.weight").retained, ElementsAre(IndexRange{17, 17}));
   EXPECT_EQ(slice("model.layers.0.mlp.down_proj.weight").dimension, 1U);
-  EXPECT_THAT(slice("model.embed_tokens.weight").kept, ElementsAre(IndexRange{34, 34}));
-  EXPECT_THAT(slice("lm_head.weight").kept, ElementsAre(IndexRange{34, 34}));
+  EXPECT_THAT(slice("model.embed_tokens.weight").retained, ElementsAre(IndexRange{34, 34}));
+  EXPECT_THAT(slice("lm_head.weight").retained, ElementsAre(IndexRange{34, 34}));
 }
 
 TEST(TensorPlan, AdaptersAreShardedLikeTheirWeight) {
   const TensorPlan plan = Plan(Llama(), 1, 2);
-  const auto whole = plan.SliceOf("model.layers.0.self_attn.q_proj.weight").value();
+  const auto full = plan.SliceOf("model.layers.0.self_attn.q_proj.weight").value();
   const auto wide = plan.SliceOf("model.layers.0.self_attn.q_proj.lora_B.weight").value();
   EXPECT_EQ(wide.dimension, 0U);
-  EXPECT_EQ(wide.kept, whole.kept);
+  EXPECT_EQ(wide.retained, full.retained);
   EXPECT_FALSE(plan.SliceOf("model.layers.0.self_attn.q_proj.lora_A.weight"));
-  EXPECT_EQ(plan.SliceOf("model.layers.0.self_attn.q_proj.lora_magnitude_vector")->kept,
-            whole.kept);
+  EXPECT_EQ(plan.SliceOf("model.layers.0.self_attn.q_proj.lora_magnitude_vector")->retained,
+            full.retained);
   const auto narrow = plan.SliceOf("model.layers.0.mlp.down_proj.lora_A.weight").value();
   EXPECT_EQ(narrow.dimension, 1U);
-  EXPECT_EQ(narrow.kept, plan.SliceOf("model.layers.0.mlp.down_proj.weight")->kept);
+  EXPECT_EQ(narrow.retained, plan.SliceOf("model.layers.0.mlp.down_proj.weight")->retained);
   EXPECT_FALSE(plan.SliceOf("model.layers.0.mlp.down_proj.lora_B.weight"));
 }
 
@@ -91,12 +92,12 @@ TEST(TensorPlan, FusedWeightsAreShardedByHeadsAndHalves) {
   DecoderSpec spec = Llama();
   spec.qkv = QkvLayout::kConcatenated;
   spec.fused_gate_up = true;
-  EXPECT_THAT(Plan(spec, 1, 3).SliceOf("model.layers.0.self_attn.qkv_proj.weight")->kept,
+  EXPECT_THAT(Plan(spec, 1, 3).SliceOf("model.layers.0.self_attn.qkv_proj.weight")->retained,
               ElementsAre(IndexRange{8, 8}, IndexRange{28, 4}, IndexRange{40, 4}));
-  EXPECT_THAT(Plan(spec, 1, 2).SliceOf("model.layers.0.mlp.gate_up_proj.weight")->kept,
+  EXPECT_THAT(Plan(spec, 1, 2).SliceOf("model.layers.0.mlp.gate_up_proj.weight")->retained,
               ElementsAre(IndexRange{25, 25}, IndexRange{75, 25}));
   spec.qkv = QkvLayout::kByGroup;
-  EXPECT_THAT(Plan(spec, 2, 3).SliceOf("model.layers.0.self_attn.qkv_proj.weight")->kept,
+  EXPECT_THAT(Plan(spec, 2, 3).SliceOf("model.layers.0.self_attn.qkv_proj.weight")->retained,
               ElementsAre(IndexRange{32, 16}));
 }
 
@@ -109,16 +110,16 @@ TEST(TensorPlan, ShardsHeadsButNotTheirLatentRow) {
   const TensorPlan plan = Plan(spec, 1, 2);
   const std::string attention = "model.layers.0.self_attn.";
   const std::int64_t wide = spec.head_width - TurnedWidth(spec) + 3;
-  EXPECT_THAT(plan.SliceOf(attention + "kv_b_proj.weight")->kept,
+  EXPECT_THAT(plan.SliceOf(attention + "kv_b_proj.weight")->retained,
               ElementsAre(IndexRange{3 * wide, 3 * wide}));
-  EXPECT_THAT(plan.SliceOf(attention + "o_proj.weight")->kept, ElementsAre(IndexRange{9, 9}));
+  EXPECT_THAT(plan.SliceOf(attention + "o_proj.weight")->retained, ElementsAre(IndexRange{9, 9}));
   EXPECT_EQ(plan.SliceOf(attention + "o_proj.weight")->dimension, 1U);
   EXPECT_FALSE(plan.SliceOf(attention + "kv_a_proj_with_mqa.weight"));
   EXPECT_FALSE(plan.SliceOf(attention + "kv_a_layernorm.weight"));
 }
 
 // By name of a weight: how often each index of its cut dimension is there, over all parts.
-std::map<std::string, std::vector<int>> CountKept(const DecoderSpec& spec, int parts) {
+std::map<std::string, std::vector<int>> CountRetained(const DecoderSpec& spec, int parts) {
   std::map<std::string, std::vector<int>> counts;
   for (int part = 0; part < parts; ++part) {
     const TensorPlan plan = Plan(spec, part, parts);
@@ -129,7 +130,7 @@ std::map<std::string, std::vector<int>> CountKept(const DecoderSpec& spec, int p
       const auto slice = plan.SliceOf(name);
       if (!slice) continue;
       counts[name].resize(static_cast<std::size_t>(slice->extent));
-      for (const IndexRange& range : slice->kept) {
+      for (const IndexRange& range : slice->retained) {
         for (std::int64_t i = 0; i < range.count; ++i) {
           ++counts[name].at(static_cast<std::size_t>(range.first + i));
         }
@@ -149,7 +150,7 @@ TEST(TensorPlan, ThePartsHaveEverythingOnceHoweverUneven) {
         spec.kv_heads = 5;
         spec.qkv = layout;
         spec.fused_gate_up = fused;
-        const auto counts = CountKept(spec, parts);
+        const auto counts = CountRetained(spec, parts);
         EXPECT_GE(counts.size(), 5U);
         for (const auto& [name, times] : counts) {
           EXPECT_THAT(times, ::testing::Each(1)) << name << " in " << parts;
@@ -193,7 +194,7 @@ TEST(TensorPlan, RefusesImpossibleShardCountsWithAlternatives) {
   narrow.mlp_width = 2;
   EXPECT_THAT(Why(narrow, 3), HasSubstr("feed-forward width is 2; it can into 2"));
   DecoderSpec normed = Llama();
-  normed.query_key_norm = QueryKeyNorm::kWhole;
+  normed.query_key_norm = QueryKeyNorm::kFullWidth;
   EXPECT_THAT(Why(normed, 2),
               HasSubstr("span all heads, which are not built in parts; it cannot be sharded"));
   DecoderSpec latent = Llama();

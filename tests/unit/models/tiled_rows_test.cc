@@ -53,14 +53,14 @@ TEST(TiledRows, MatchAllAtOnce) {
   const FeedForward part(12, 40);
   const at::Tensor x = at::randn({2, 7, 12});
   std::vector<std::int64_t> rows;
-  const auto whole = RunWithTiles(part, x, 1, &rows);
+  const auto full = RunWithTiles(part, x, 1, &rows);
   EXPECT_EQ(rows, (std::vector<std::int64_t>{14})) << "nothing is computed again";
   for (const std::int64_t count : {2, 4, 14, 100}) {
     rows.clear();
     const auto tiled = RunWithTiles(part, x, count, &rows);
     EXPECT_EQ(tiled[0].sizes(), x.sizes());
-    for (std::size_t i = 0; i < whole.size(); ++i) {
-      EXPECT_LT(RelativeDistance(tiled[i], whole[i]), 1e-6) << count << " tiles, result " << i;
+    for (std::size_t i = 0; i < full.size(); ++i) {
+      EXPECT_LT(RelativeDistance(tiled[i], full[i]), 1e-6) << count << " tiles, result " << i;
     }
     if (count == 4) {
       EXPECT_EQ(rows, (std::vector<std::int64_t>{4, 4, 4, 2, 2, 4, 4, 4})) << "and again";

@@ -39,19 +39,19 @@ Bundle MakeBundle() {
 }
 
 TEST(TokenDrop, SamplesAnewForEachLayerSampleAndStepInAnyPartition) {
-  const RandomPlace place{.key = 3, .block = 1};
-  const at::Tensor chosen = ChooseTokens(4, 50, 20, place, at::kCPU);
+  const RandomPosition origin{.key = 3, .block = 1};
+  const at::Tensor chosen = ChooseTokens(4, 50, 20, origin, at::kCPU);
   EXPECT_TRUE(chosen.diff(1, 1).gt(0).all().item<bool>()) << "ascending, each once";
   EXPECT_GE(chosen.min().item<std::int64_t>(), 0);
   EXPECT_LT(chosen.max().item<std::int64_t>(), 50);
   EXPECT_FALSE(at::equal(chosen[0], chosen[1]));
-  RandomPlace later = place;
+  RandomPosition later = origin;
   later.first_sample = 2;
   EXPECT_TRUE(at::equal(ChooseTokens(2, 50, 20, later, at::kCPU), chosen.narrow(0, 2, 2)));
-  RandomPlace other = place;
+  RandomPosition other = origin;
   other.block = 2;
   EXPECT_FALSE(at::equal(ChooseTokens(4, 50, 20, other, at::kCPU), chosen));
-  other = place;
+  other = origin;
   other.key = 4;
   EXPECT_FALSE(at::equal(ChooseTokens(4, 50, 20, other, at::kCPU), chosen));
 }
@@ -68,15 +68,15 @@ TEST(TokenDrop, ALayerProcessesKeptTokensAndOthersSkipIt) {
   drop->kept = 6;
   const at::Tensor some = layer.forward(bundle).hidden;
   const at::Tensor chosen = ChooseTokens(2, 15, 6, bundle.random, at::kCPU);
-  const at::Tensor places = chosen.unsqueeze(-1).expand({2, 6, 24});
+  const at::Tensor positions = chosen.unsqueeze(-1).expand({2, 6, 24});
   // The layer on a batch of those tokens alone, which know their positions and documents.
   drop->kept = 0;
   Bundle alone{.batch = {{"tokens", bundle.tensor("tokens").gather(1, chosen)},
                          {"documents", bundle.tensor("documents").gather(1, chosen)},
                          {"positions", chosen.where(chosen.lt(6), chosen - 6)}},
-               .hidden = bundle.hidden.gather(1, places),
+               .hidden = bundle.hidden.gather(1, positions),
                .random = bundle.random};
-  EXPECT_TRUE(some.gather(1, places).allclose(layer.forward(alone).hidden, 1e-5, 1e-6));
+  EXPECT_TRUE(some.gather(1, positions).allclose(layer.forward(alone).hidden, 1e-5, 1e-6));
   const at::Tensor changed = some.ne(bundle.hidden).any(/*dim=*/2);
   EXPECT_EQ(changed.sum().item<std::int64_t>(), 12) << "six tokens of each sample";
   // Nothing is dropped where nothing is trained, nor by another layer.

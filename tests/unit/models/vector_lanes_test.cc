@@ -56,9 +56,9 @@ TYPED_TEST(NarrowLanes, WidenAsOneNumberDoes) {
 TEST(VectorLanes, OfTheEndOfARowKeepLaterBytes) {
   const float row[kLanes] = {1, 2, 3, 4, 5};
   float copy[kLanes] = {9, 9, 9, 9, 9};
-  const Floats lanes = LoadPart(row, 3);
+  const Floats lanes = LoadPartial(row, 3);
   EXPECT_EQ(AddLanes(lanes), 6.0);
-  StorePart(copy, lanes, 3);
+  StorePartial(copy, lanes, 3);
   EXPECT_EQ(copy[2], 3.0F);
   EXPECT_EQ(copy[3], 9.0F);
 }

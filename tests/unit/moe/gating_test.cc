@@ -66,7 +66,7 @@ void ExpectGolden(const Json& golden) {
   const at::Tensor logits = ReadMatrix<float>(golden["logits"]).requires_grad_();
   const Routes routes = RunGate(logits, golden);
   EXPECT_TRUE(routes.experts.equal(ReadMatrix<std::int64_t>(golden["experts"])));
-  EXPECT_TRUE(routes.places.equal(ReadMatrix<std::int64_t>(golden["places"])));
+  EXPECT_TRUE(routes.slots.equal(ReadMatrix<std::int64_t>(golden["places"])));
   EXPECT_TRUE(routes.weights.equal(ReadMatrix<float>(golden["weights"])));
   EXPECT_TRUE(routes.counts.equal(at::tensor(golden["counts"].get<std::vector<std::int64_t>>())));
   EXPECT_EQ(routes.capacity, golden["capacity"].get<std::int64_t>());

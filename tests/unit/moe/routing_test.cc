@@ -23,14 +23,14 @@ TEST(Routing, WeightsAreTheLargestProbabilities) {
   const Choice plain = ChooseExperts(logits, {.k = 2, .normalises = false});
   EXPECT_TRUE(plain.experts.equal(at::tensor({1, 2}, at::kLong).view({1, 2})));
   EXPECT_TRUE(plain.weights.equal(all.index_select(1, plain.experts[0])));
-  const Choice whole = ChooseExperts(logits, {.k = 2});
-  EXPECT_FLOAT_EQ(whole.weights.sum().item<float>(), 1.0F);
+  const Choice full = ChooseExperts(logits, {.k = 2});
+  EXPECT_FLOAT_EQ(full.weights.sum().item<float>(), 1.0F);
 }
 
 // The second most probable expert is of a group whose best one comes third.
 TEST(Routing, ExpertsAreOfTheGroupsThatHaveTheMostProbable) {
   const at::Tensor logits = at::tensor({0.0F, 5.0F, 4.0F, 1.0F, 2.0F, 4.5F}).view({1, 6});
-  const RouteRule rule{.k = 3, .normalises = false, .scale = 2.5, .groups = 3, .kept_groups = 2};
+  const RouteRule rule{.k = 3, .normalises = false, .scale = 2.5, .groups = 3, .topk_groups = 2};
   const Choice choice = ChooseExperts(logits, rule);
   EXPECT_TRUE(choice.experts.equal(at::tensor({1, 5, 4}, at::kLong).view({1, 3})));
   const at::Tensor all = at::softmax(logits, -1);

@@ -55,8 +55,8 @@ class IoQueueTest : public ::testing::TestWithParam<Kind> {
   std::unique_ptr<IoQueue> queue_;
 };
 
-std::vector<IoBlock> CutIntoBlocks(bool writes, int fd, std::span<std::byte> bytes,
-                                   std::size_t block, std::optional<int> registered = {}) {
+std::vector<IoBlock> SplitIntoBlocks(bool writes, int fd, std::span<std::byte> bytes,
+                                     std::size_t block, std::optional<int> registered = {}) {
   std::vector<IoBlock> blocks;
   for (std::size_t at = 0; at < bytes.size(); at += block) {
     blocks.push_back({.writes = writes,
@@ -77,8 +77,8 @@ std::vector<std::byte> MakeBytes(std::size_t count) {
 TEST_P(IoQueueTest, ReadsWrittenData) {
   const UniqueFd fd = OpenFile();
   std::vector<std::byte> bytes = MakeBytes(1'000'000), back(bytes.size());
-  ASSERT_FALSE(Transfer(CutIntoBlocks(true, fd.get(), bytes, 4096)));
-  ASSERT_FALSE(Transfer(CutIntoBlocks(false, fd.get(), back, 8192)));
+  ASSERT_FALSE(Transfer(SplitIntoBlocks(true, fd.get(), bytes, 4096)));
+  ASSERT_FALSE(Transfer(SplitIntoBlocks(false, fd.get(), back, 8192)));
   EXPECT_EQ(back, bytes);
 }
 
@@ -87,8 +87,8 @@ TEST_P(IoQueueTest, TransfersFromRegisteredMemory) {
   std::vector<std::byte> bytes = MakeBytes(100'000), back(bytes.size());
   const std::vector<std::byte> expected = bytes;
   const std::optional<int> out = queue_->Register(bytes), in = queue_->Register(back);
-  ASSERT_FALSE(Transfer(CutIntoBlocks(true, fd.get(), bytes, 4096, out)));
-  ASSERT_FALSE(Transfer(CutIntoBlocks(false, fd.get(), back, 4096, in)));
+  ASSERT_FALSE(Transfer(SplitIntoBlocks(true, fd.get(), bytes, 4096, out)));
+  ASSERT_FALSE(Transfer(SplitIntoBlocks(false, fd.get(), back, 4096, in)));
   for (const std::optional<int>& number : {out, in}) {
     if (number) queue_->Unregister(*number);
   }
@@ -98,7 +98,7 @@ TEST_P(IoQueueTest, TransfersFromRegisteredMemory) {
 TEST_P(IoQueueTest, NamesTheFailedBlockAndTheReason) {
   const UniqueFd full(::open("/dev/full", O_RDWR | O_CLOEXEC));
   std::vector<std::byte> bytes(8192);
-  const std::optional<IoFailure> failure = Transfer(CutIntoBlocks(true, full.get(), bytes, 4096));
+  const std::optional<IoFailure> failure = Transfer(SplitIntoBlocks(true, full.get(), bytes, 4096));
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->error, ENOSPC);
   EXPECT_TRUE(failure->block.writes);
@@ -108,8 +108,8 @@ TEST_P(IoQueueTest, NamesTheFailedBlockAndTheReason) {
 TEST_P(IoQueueTest, DistinguishesTheEndOfAFileFromAFailure) {
   const UniqueFd fd = OpenFile();
   std::vector<std::byte> bytes = MakeBytes(5000), back(8192);
-  ASSERT_FALSE(Transfer(CutIntoBlocks(true, fd.get(), bytes, 5000)));
-  const std::optional<IoFailure> failure = Transfer(CutIntoBlocks(false, fd.get(), back, 8192));
+  ASSERT_FALSE(Transfer(SplitIntoBlocks(true, fd.get(), bytes, 5000)));
+  const std::optional<IoFailure> failure = Transfer(SplitIntoBlocks(false, fd.get(), back, 8192));
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->error, 0);
   EXPECT_EQ(failure->block.offset, 5000) << "what was there has been read";
@@ -120,7 +120,7 @@ TEST_P(IoQueueTest, TransfersOnBehalfOfManyAtOnce) {
   const UniqueFd fd = OpenFile();
   std::vector<std::byte> bytes = MakeBytes(64 * 4096);
   std::vector<std::shared_ptr<IoTransfer>> transfers;
-  for (const IoBlock& block : CutIntoBlocks(true, fd.get(), bytes, 4096)) {
+  for (const IoBlock& block : SplitIntoBlocks(true, fd.get(), bytes, 4096)) {
     transfers.push_back(std::make_shared<IoTransfer>(1));
     queue_->Begin({block}, transfers.back());
   }
@@ -170,7 +170,7 @@ TEST(ThreadQueue, ContinuesAfterAPartialTransfer) {
   std::vector<std::byte> bytes = MakeBytes(100), back(100);
   for (const bool writes : {true, false}) {
     auto transfer = std::make_shared<IoTransfer>(1);
-    queue.Begin(CutIntoBlocks(writes, fd.get(), writes ? bytes : back, 100), transfer);
+    queue.Begin(SplitIntoBlocks(writes, fd.get(), writes ? bytes : back, 100), transfer);
     EXPECT_FALSE(transfer->Wait());
   }
   EXPECT_EQ(back, bytes);
@@ -189,7 +189,7 @@ int TransferWithOneThread(const IoOptions& options, QueueChoice choice, int fd) 
   const ChosenQueue chosen = ChooseQueue(options, choice, FileSystem::System());
   std::vector<std::byte> bytes = MakeBytes(100'000);
   auto transfer = std::make_shared<IoTransfer>(25);
-  chosen.queue->Begin(CutIntoBlocks(true, fd, bytes, 4096), transfer);
+  chosen.queue->Begin(SplitIntoBlocks(true, fd, bytes, 4096), transfer);
   return transfer->Wait() ? 1 : 0;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/optim/elementwise.h"
-#include "tests/unit/optim/parts.h"
+#include "tests/unit/optim/optimizer_slices.h"
 
 namespace ds::optim {
 namespace {
@@ -23,8 +23,8 @@ TEST(Adam, MatchesPyTorchsFusedAdamWAndAdamOverSeveralSteps) {
     config::AdamConfig config = kConfig;
     config.adam_w_mode = decoupled;
     Adam adam(config, kDecay);
-    const Part ours = RandomPart(adam, 5000);
-    const Part theirs = CopyOf(ours);
+    const OptimizerSlice ours = RandomPart(adam, 5000);
+    const OptimizerSlice theirs = CopyOf(ours);
     for (int step = 1; step <= 5; ++step) {
       adam.Apply({.lr = kRate, .step = step}, ours);
       const std::vector<at::Tensor> p{theirs.parameter}, g{theirs.gradient.clone()},
@@ -49,19 +49,19 @@ TEST(Adam, MatchesPyTorchsFusedAdamWAndAdamOverSeveralSteps) {
 TEST(Adam, WithoutBiasCorrectionTheFirstStepUsesTheRawMoments) {
   config::AdamConfig config = kConfig;
   config.bias_correction = false;
-  const Part part{.parameter = at::zeros({64}),
-                  .gradient = at::full({64}, 2.0),
-                  .state = {at::zeros({64}), at::zeros({64})}};
-  Adam(config, /*weight_decay=*/0.0).Apply({.lr = 1.0, .step = 1}, part);
+  const OptimizerSlice slice{.parameter = at::zeros({64}),
+                             .gradient = at::full({64}, 2.0),
+                             .state = {at::zeros({64}), at::zeros({64})}};
+  Adam(config, /*weight_decay=*/0.0).Apply({.lr = 1.0, .step = 1}, slice);
   // m = 0.1 * 2, v = 0.05 * 4: p = -0.2 / sqrt(0.2).
-  EXPECT_NEAR(part.parameter[0].item<double>(), -0.2 / std::sqrt(0.2), 1e-6);
+  EXPECT_NEAR(slice.parameter[0].item<double>(), -0.2 / std::sqrt(0.2), 1e-6);
 }
 
 TEST(Adam, AScheduleMayReplaceBeta1) {
   config::AdamConfig other = kConfig;
   other.beta1 = 0.7;
-  const Part cycled = RandomPart(Adam(other, kDecay), 256);
-  const Part configured = CopyOf(cycled);
+  const OptimizerSlice cycled = RandomPart(Adam(other, kDecay), 256);
+  const OptimizerSlice configured = CopyOf(cycled);
   Adam(kConfig, kDecay).Apply({.lr = kRate, .step = 4, .beta1 = 0.7}, cycled);
   Adam(other, kDecay).Apply({.lr = kRate, .step = 4}, configured);
   EXPECT_TRUE(SameBits(cycled, configured));

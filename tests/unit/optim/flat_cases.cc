@@ -7,17 +7,17 @@
 #include <algorithm>
 
 #include "runtime/optim/kernels/flat_update.h"
-#include "tests/unit/optim/parts.h"
+#include "tests/unit/optim/optimizer_slices.h"
 
 namespace ds::optim {
 namespace {
 
 constexpr std::int64_t kMargin = 8;
 
-Part ViewsInto(const std::vector<at::Tensor>& whole, const FlatCase& each) {
+OptimizerSlice ViewsInto(const std::vector<at::Tensor>& full, const FlatCase& each) {
   std::vector<at::Tensor> views;
   std::int64_t start = each.offset;
-  for (const at::Tensor& buffer : whole) {
+  for (const at::Tensor& buffer : full) {
     views.push_back(buffer.narrow(0, kMargin + start, each.count));
     if (each.offsets_differ) ++start;
   }
@@ -98,26 +98,26 @@ std::vector<FlatCase> EveryCase() {
 FlatBuffers MakeBuffers(const FlatCase& each) {
   const std::int64_t size = each.count + 2 * kMargin + 8;
   FlatBuffers buffers;
-  buffers.whole = {at::randn({size}).to(each.parameter), at::randn({size}).to(each.gradient),
-                   at::rand({size}).mul_(0.1).to(each.state),
-                   at::rand({size}).mul_(0.1).to(each.state), at::randn({size}).to(each.published)};
-  buffers.part = ViewsInto(buffers.whole, each);
+  buffers.full = {at::randn({size}).to(each.parameter), at::randn({size}).to(each.gradient),
+                  at::rand({size}).mul_(0.1).to(each.state),
+                  at::rand({size}).mul_(0.1).to(each.state), at::randn({size}).to(each.published)};
+  buffers.slice = ViewsInto(buffers.full, each);
   return buffers;
 }
 
 FlatBuffers CopyTo(const FlatBuffers& from, const FlatCase& each, at::Device device) {
   FlatBuffers copy;
-  for (const at::Tensor& buffer : from.whole) {
-    copy.whole.push_back(
+  for (const at::Tensor& buffer : from.full) {
+    copy.full.push_back(
         buffer.to(buffer.options().device(device), /*non_blocking=*/false, /*copy=*/true));
   }
-  copy.part = ViewsInto(copy.whole, each);
+  copy.slice = ViewsInto(copy.full, each);
   return copy;
 }
 
-void UpdateBy(FlatUpdate launch, const FlatOp& op, Part part) {
-  part.launch = launch;
-  UpdatePart(op, part);
+void UpdateBy(FlatUpdate launch, const FlatOp& op, OptimizerSlice slice) {
+  slice.launch = launch;
+  UpdateSlice(op, slice);
 }
 
 double Deviation(const at::Tensor& ours, const at::Tensor& theirs) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/optim/kernels/flat_ops.h"
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/kernels/optimizer_slice.h"
 
 namespace ds::optim {
 
@@ -33,15 +33,15 @@ std::vector<FlatCase> EveryCase();
 // Random values in buffers that go on beyond the views on both sides. State is small and nowhere
 // negative, as in the middle of a run.
 struct FlatBuffers {
-  std::vector<at::Tensor> whole;  // parameter, gradient, two states, published
-  Part part;                      // views of them
+  std::vector<at::Tensor> full;  // parameter, gradient, two states, published
+  OptimizerSlice slice;          // views of them
 };
 FlatBuffers MakeBuffers(const FlatCase& each);
 // The same values in other memory.
 FlatBuffers CopyTo(const FlatBuffers& from, const FlatCase& each, at::Device device);
 
 // Runs the op over the part by `launch`, null for the CPU's kernels.
-void UpdateBy(FlatUpdate launch, const FlatOp& op, Part part);
+void UpdateBy(FlatUpdate launch, const FlatOp& op, OptimizerSlice slice);
 
 // The largest difference of two elements, beside the largest element or 1.
 double Deviation(const at::Tensor& ours, const at::Tensor& theirs);

@@ -12,11 +12,11 @@ namespace {
 
 bool SameMemory(const FlatBuffers& a, const FlatBuffers& b) {
   bool same = true;
-  for (std::size_t i = 0; i < a.whole.size(); ++i) same = same && a.whole[i].equal(b.whole[i]);
+  for (std::size_t i = 0; i < a.full.size(); ++i) same = same && a.full[i].equal(b.full[i]);
   return same;
 }
 
-void PutBack(const Part& from, const Part& to) {
+void PutBack(const OptimizerSlice& from, const OptimizerSlice& to) {
   to.parameter.copy_(from.parameter);
   to.gradient.copy_(from.gradient);
   for (std::size_t i = 0; i < to.state.size(); ++i) to.state[i].copy_(from.state[i]);
@@ -30,10 +30,10 @@ TEST(FlatUpdate, UpdatesEveryElementOnceAndNothingElse) {
       const FlatBuffers before = MakeBuffers(each);
       const FlatBuffers strided = CopyTo(before, each, at::kCPU);
       const FlatBuffers one_by_one = CopyTo(before, each, at::kCPU);
-      UpdateBy(&EmulatedUpdate, op, strided.part);
-      UpdateBy(&OneByOneUpdate, op, one_by_one.part);
+      UpdateBy(&EmulatedUpdate, op, strided.slice);
+      UpdateBy(&OneByOneUpdate, op, one_by_one.slice);
       EXPECT_TRUE(SameMemory(strided, one_by_one)) << NameOf(op) << ": " << each.Name();
-      PutBack(before.part, strided.part);
+      PutBack(before.slice, strided.slice);
       EXPECT_TRUE(SameMemory(strided, before)) << NameOf(op) << ": " << each.Name();
     }
   }
@@ -45,12 +45,12 @@ TEST(FlatUpdate, MatchesTheCpuKernels) {
     const FlatBuffers before = MakeBuffers(each);
     const FlatBuffers launched = CopyTo(before, each, at::kCPU);
     const FlatBuffers kernels = CopyTo(before, each, at::kCPU);
-    UpdateBy(&EmulatedUpdate, op, launched.part);
-    UpdateBy(nullptr, op, kernels.part);
+    UpdateBy(&EmulatedUpdate, op, launched.slice);
+    UpdateBy(nullptr, op, kernels.slice);
     EXPECT_FALSE(SameMemory(launched, before)) << NameOf(op);
-    for (std::size_t i = 0; i < launched.whole.size(); ++i) {
-      EXPECT_LE(Deviation(launched.whole[i], kernels.whole[i]),
-                Tolerance(launched.whole[i].scalar_type()))
+    for (std::size_t i = 0; i < launched.full.size(); ++i) {
+      EXPECT_LE(Deviation(launched.full[i], kernels.full[i]),
+                Tolerance(launched.full[i].scalar_type()))
           << NameOf(op) << ", view " << i;
     }
   }
@@ -64,14 +64,14 @@ TEST(FlatUpdate, WidensInRegistersAndRoundsOnce) {
     for (const FlatOp& op : EveryOp()) {
       const FlatBuffers ours = MakeBuffers(each);
       FlatBuffers theirs = CopyTo(ours, each, at::kCPU);
-      for (std::size_t i = 1; i < 4; ++i) theirs.whole[i] = theirs.whole[i].to(at::kFloat);
-      theirs.part = CopyTo(theirs, wide, at::kCPU).part;
-      UpdateBy(&EmulatedUpdate, op, ours.part);
-      UpdateBy(&EmulatedUpdate, op, theirs.part);
-      EXPECT_TRUE(ours.part.parameter.equal(theirs.part.parameter)) << NameOf(op);
-      EXPECT_TRUE(ours.part.published.equal(theirs.part.published)) << NameOf(op);
+      for (std::size_t i = 1; i < 4; ++i) theirs.full[i] = theirs.full[i].to(at::kFloat);
+      theirs.slice = CopyTo(theirs, wide, at::kCPU).slice;
+      UpdateBy(&EmulatedUpdate, op, ours.slice);
+      UpdateBy(&EmulatedUpdate, op, theirs.slice);
+      EXPECT_TRUE(ours.slice.parameter.equal(theirs.slice.parameter)) << NameOf(op);
+      EXPECT_TRUE(ours.slice.published.equal(theirs.slice.published)) << NameOf(op);
       for (std::size_t i = 0; i < 2; ++i) {
-        EXPECT_TRUE(ours.part.state[i].equal(theirs.part.state[i].to(narrow))) << NameOf(op);
+        EXPECT_TRUE(ours.slice.state[i].equal(theirs.slice.state[i].to(narrow))) << NameOf(op);
       }
     }
   }
@@ -82,14 +82,14 @@ TEST(FlatUpdate, MayPublishIntoTheGradient) {
   for (const FlatOp& op : EveryOp()) {
     const FlatBuffers apart = MakeBuffers(each);
     FlatBuffers together = CopyTo(apart, each, at::kCPU);
-    together.part.published = together.part.gradient;
+    together.slice.published = together.slice.gradient;
     const FlatBuffers before = CopyTo(apart, each, at::kCPU);
-    UpdateBy(&EmulatedUpdate, op, apart.part);
-    UpdateBy(&EmulatedUpdate, op, together.part);
-    EXPECT_TRUE(apart.part.parameter.equal(together.part.parameter)) << NameOf(op);
-    const bool publishes = !apart.part.published.equal(before.part.published);
+    UpdateBy(&EmulatedUpdate, op, apart.slice);
+    UpdateBy(&EmulatedUpdate, op, together.slice);
+    EXPECT_TRUE(apart.slice.parameter.equal(together.slice.parameter)) << NameOf(op);
+    const bool publishes = !apart.slice.published.equal(before.slice.published);
     EXPECT_TRUE(
-        together.part.gradient.equal(publishes ? apart.part.published : before.part.gradient))
+        together.slice.gradient.equal(publishes ? apart.slice.published : before.slice.gradient))
         << NameOf(op);
   }
 }
@@ -102,9 +102,9 @@ TEST(FlatUpdate, FollowsTheDecisionOnTheDevice) {
       const FlatBuffers before = MakeBuffers(each);
       const auto update = [&](double scale, const UpdateDecision* decision) {
         FlatBuffers buffers = CopyTo(before, each, at::kCPU);
-        buffers.part.launch = launch;
-        UpdatePart(MakeOp(config::AdamConfig{}, {.lr = 0.1, .gradient_scale = scale}), buffers.part,
-                   decision);
+        buffers.slice.launch = launch;
+        UpdateSlice(MakeOp(config::AdamConfig{}, {.lr = 0.1, .gradient_scale = scale}),
+                    buffers.slice, decision);
         return buffers;
       };
       const UpdateDecision applies{.gradient_scale = 0.37F}, skips{.applies = 0.0F};
@@ -116,19 +116,19 @@ TEST(FlatUpdate, FollowsTheDecisionOnTheDevice) {
 }
 
 TEST(FlatPlan, TakesFoursWhereTheViewsAreAlike) {
-  alignas(16) static float room[64];
-  FlatViews views{.parameter = {room + 3}, .gradient = {room + 7}, .count = 50};
-  views.state[0] = views.state[1] = {room + 11};
+  alignas(16) static float buffer[64];
+  FlatViews views{.parameter = {buffer + 3}, .gradient = {buffer + 7}, .count = 50};
+  views.state[0] = views.state[1] = {buffer + 11};
   EXPECT_EQ(PlanOf<AdamOp>(views).head, 1);
   EXPECT_EQ(PlanOf<AdamOp>(views).fours, 12);
   EXPECT_EQ(ThreadsFor(PlanOf<AdamOp>(views), views.count), 12);
-  views.gradient.data = room + 8;
+  views.gradient.data = buffer + 8;
   EXPECT_EQ(PlanOf<AdamOp>(views).fours, 0);
   EXPECT_EQ(ThreadsFor(PlanOf<AdamOp>(views), views.count), 50);
   // Where the gradient is no part of it, it does not matter.
   EXPECT_EQ(PlanOf<StepAlongOp>(views).fours, 12);
   // Half as many bytes, the same elements.
-  views.gradient = {reinterpret_cast<std::uint16_t*>(room) + 7, FlatType::kHalf};
+  views.gradient = {reinterpret_cast<std::uint16_t*>(buffer) + 7, FlatType::kHalf};
   EXPECT_EQ(PlanOf<AdamOp>(views).fours, 12);
   views.count = 1;
   EXPECT_EQ(PlanOf<AdamOp>(views).head, 1);

@@ -27,8 +27,8 @@ TEST(SumOfSquares, Reads16BitTypes) {
 }
 
 // On the CPU, too, though ranks there take the loop.
-TEST(SquaresOfParts, AreAddedUpByTheirWeights) {
-  SquaresOfParts squares;
+TEST(SquareSum, AreAddedUpByTheirWeights) {
+  SquareSum squares;
   EXPECT_FALSE(squares.Sum().defined());
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor first = at::randn({5000}).to(type), second = at::randn({7}).to(type);

@@ -11,7 +11,7 @@
 
 #include "tests/support/rank_harness.h"
 #include "tests/unit/optim/emulated_launch.h"
-#include "tests/unit/optim/parts.h"
+#include "tests/unit/optim/optimizer_slices.h"
 
 namespace ds::optim {
 namespace {
@@ -44,19 +44,19 @@ TEST(Muon, TakesMatricesThatAreNoEmbeddings) {
   EXPECT_FALSE(IsMuonMatrix("lm_head.weight", matrix));
 }
 
-Part RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t columns) {
-  Part part = RandomPart(optimizer, rows * columns);
-  part.group.muon = true;
-  part.state.resize(1);
-  part.whole_numel = rows * columns;
-  part.whole_parameters = {{.start = 0, .shape = {rows, columns}}};
-  return part;
+OptimizerSlice RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t columns) {
+  OptimizerSlice slice = RandomPart(optimizer, rows * columns);
+  slice.group.muon = true;
+  slice.state.resize(1);
+  slice.full_numel = rows * columns;
+  slice.full_parameters = {{.start = 0, .shape = {rows, columns}}};
+  return slice;
 }
 
 TEST(Muon, LaunchesMatchTheKernels) {
   Muon kernels({}, /*weight_decay=*/0.1), launches({}, /*weight_decay=*/0.1);
-  const Part ours = RandomMatrix(kernels, 24, 16);
-  Part theirs = CopyOf(ours);
+  const OptimizerSlice ours = RandomMatrix(kernels, 24, 16);
+  OptimizerSlice theirs = CopyOf(ours);
   theirs.launch = &EmulatedUpdate;
   for (int step = 1; step <= 3; ++step) {
     theirs.gradient.copy_(ours.gradient);
@@ -74,13 +74,13 @@ TEST(Muon, RanksDoNotMixTheirMatrices) {
     try {
       testing::RunRanks(2, [&](comm::Communicator& world) {
         Muon muon({}, /*weight_decay=*/0.0);
-        Part part = RandomMatrix(muon, 4, 4);
-        part.sharded = sharded;
-        part.whole_numel *= sharded ? 2 : 1;
-        part.whole_start = sharded ? world.rank() * 16 : 0;
-        part.whole_parameters[0].name = world.rank() == 0 ? "query" : "key";
+        OptimizerSlice slice = RandomMatrix(muon, 4, 4);
+        slice.sharded = sharded;
+        slice.full_numel *= sharded ? 2 : 1;
+        slice.full_start = sharded ? world.rank() * 16 : 0;
+        slice.full_parameters[0].name = world.rank() == 0 ? "query" : "key";
         muon.Begin({}, {.groups = {.all = &world, .gradients = &world, .shards = &world}});
-        muon.ApplyRates({}, part);
+        muon.ApplyRates({}, slice);
       });
     } catch (const c10::Error& error) {
       message = error.what_without_backtrace();
@@ -91,18 +91,18 @@ TEST(Muon, RanksDoNotMixTheirMatrices) {
 
 TEST(Muon, AStackOfMatricesIsOrthogonalisedOneByOne) {
   Muon muon({}, /*weight_decay=*/0.0);
-  Part stack = RandomMatrix(muon, 12, 8);
-  stack.whole_parameters[0].shape = {3, 4, 8};
-  const Part whole = CopyOf(stack);
+  OptimizerSlice stack = RandomMatrix(muon, 12, 8);
+  stack.full_parameters[0].shape = {3, 4, 8};
+  const OptimizerSlice full = CopyOf(stack);
   Step(muon, {.lr = 0.02, .step = 1}, {stack});
   for (int i = 0; i < 3; ++i) {
-    Part one = Cut(whole, i * 32, 32);
+    OptimizerSlice one = Cut(full, i * 32, 32);
     one.group.muon = true;
-    one.whole_numel = 32;
-    one.whole_parameters = {{.start = 0, .shape = {4, 8}}};
+    one.full_numel = 32;
+    one.full_parameters = {{.start = 0, .shape = {4, 8}}};
     Step(muon, {.lr = 0.02, .step = 1}, {one});
   }
-  EXPECT_TRUE(stack.parameter.equal(whole.parameter));
+  EXPECT_TRUE(stack.parameter.equal(full.parameter));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "runtime/optim/one_bit/zero_one_adam.h"
 #include "runtime/optim/optimizer.h"
 #include "tests/support/rank_harness.h"
-#include "tests/unit/optim/parts.h"
+#include "tests/unit/optim/optimizer_slices.h"
 
 namespace ds::optim {
 namespace {
@@ -58,18 +58,18 @@ TEST(ZeroOneIntervals, DoubleUpToTheLargestClipper) {
 constexpr std::int64_t kParameters = 100;
 
 // One parameter of 60 elements and one of 30 behind padding.
-Part TwoParameters(const Optimizer& optimizer) {
-  Part part{.parameter = at::arange(kParameters, at::kFloat).mul_(0.7).sin_(),
-            .gradient = at::zeros({kParameters})};
+OptimizerSlice TwoParameters(const Optimizer& optimizer) {
+  OptimizerSlice slice{.parameter = at::arange(kParameters, at::kFloat).mul_(0.7).sin_(),
+                       .gradient = at::zeros({kParameters})};
   for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
-    part.state.push_back(at::zeros({kParameters}));
+    slice.state.push_back(at::zeros({kParameters}));
   }
-  part.segments = part.owned = {{.parameter = 0, .start = 0, .count = 60},
-                                {.parameter = 1, .start = 64, .count = 30}};
+  slice.segments = slice.owned = {{.parameter = 0, .start = 0, .count = 60},
+                                  {.parameter = 1, .start = 64, .count = 30}};
   for (const std::int64_t start : {60, 94}) {
-    part.parameter.narrow(0, start, start == 60 ? 4 : 6).zero_();
+    slice.parameter.narrow(0, start, start == 60 ? 4 : 6).zero_();
   }
-  return part;
+  return slice;
 }
 
 // Elements 5 to 9 and the second parameter's 70 to 79 never have a gradient.
@@ -93,15 +93,16 @@ const OptimizerAlgorithm kAlgorithms[] = {
                               .local_step_scaler = 2}};
 
 // Update `step` by this rank's gradients, or their mean where the optimizer wants it.
-void Train(Optimizer& optimizer, Part& part, comm::Communicator& world, std::int64_t step) {
-  part.gradient = GradientOf(world.rank(), step);
-  if (!optimizer.WantsOwnGradients(step)) world.AllReduce(part.gradient, comm::ReduceOp::kAvg);
-  RankParts all{.parts = {part},
-                .parameter_count = 2,
-                .groups = {.all = &world, .gradients = &world, .shards = &world}};
+void Train(Optimizer& optimizer, OptimizerSlice& slice, comm::Communicator& world,
+           std::int64_t step) {
+  slice.gradient = GradientOf(world.rank(), step);
+  if (!optimizer.NeedsLocalGradients(step)) world.AllReduce(slice.gradient, comm::ReduceOp::kAvg);
+  RankSlices all{.slices = {slice},
+                 .parameter_count = 2,
+                 .groups = {.all = &world, .gradients = &world, .shards = &world}};
   const Update update{.lr = 0.01, .step = step};
   optimizer.Begin(update, all);
-  optimizer.Apply(update, part);
+  optimizer.Apply(update, slice);
 }
 
 class OneBit : public ::testing::TestWithParam<OptimizerAlgorithm> {};
@@ -109,10 +110,10 @@ class OneBit : public ::testing::TestWithParam<OptimizerAlgorithm> {};
 TEST_P(OneBit, ElementsWithoutAGradientStayWhereTheyAre) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto optimizer = MakeOptimizer({.algorithm = GetParam()});
-    Part part = TwoParameters(*optimizer);
-    const at::Tensor first = part.parameter.clone();
-    for (std::int64_t step = 1; step <= 16; ++step) Train(*optimizer, part, world, step);
-    const at::Tensor moved = part.parameter.ne(first);
+    OptimizerSlice slice = TwoParameters(*optimizer);
+    const at::Tensor first = slice.parameter.clone();
+    for (std::int64_t step = 1; step <= 16; ++step) Train(*optimizer, slice, world, step);
+    const at::Tensor moved = slice.parameter.ne(first);
     for (std::int64_t i = 0; i < kParameters; ++i) {
       EXPECT_EQ(moved[i].item<bool>(), GradientOf(0, 1)[i].item<float>() != 0.0F) << i;
     }
@@ -123,12 +124,12 @@ TEST_P(OneBit, ElementsWithoutAGradientStayWhereTheyAre) {
 TEST_P(OneBit, RanksEndWithTheSameParametersAndTheirErrorsDoNotGrow) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto optimizer = MakeOptimizer({.algorithm = GetParam()});
-    Part part = TwoParameters(*optimizer);
-    for (std::int64_t step = 1; step <= 15; ++step) Train(*optimizer, part, world, step);
-    const at::Tensor theirs = part.parameter.clone();
+    OptimizerSlice slice = TwoParameters(*optimizer);
+    for (std::int64_t step = 1; step <= 15; ++step) Train(*optimizer, slice, world, step);
+    const at::Tensor theirs = slice.parameter.clone();
     world.Broadcast(theirs, 0);
-    EXPECT_LT(Distance(part.parameter, theirs), 1e-6);
-    EXPECT_LT(part.parameter.abs().max().item<float>(), 2.0F);
+    EXPECT_LT(Distance(slice.parameter, theirs), 1e-6);
+    EXPECT_LT(slice.parameter.abs().max().item<float>(), 2.0F);
   });
 }
 
@@ -138,16 +139,16 @@ TEST_P(OneBit, ResumesFromItsStateWithTheSameBits) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     for (const std::int64_t saved : {2, 3, 4, 5}) {
       const auto before = MakeOptimizer({.algorithm = GetParam()});
-      Part part = TwoParameters(*before);
-      for (std::int64_t step = 1; step <= saved; ++step) Train(*before, part, world, step);
-      Part copy = CopyOf(part);
+      OptimizerSlice slice = TwoParameters(*before);
+      for (std::int64_t step = 1; step <= saved; ++step) Train(*before, slice, world, step);
+      OptimizerSlice copy = CopyOf(slice);
       const auto after = MakeOptimizer({.algorithm = GetParam()});
       EXPECT_TRUE(after->LoadState(before->State(), 2).ok());
       for (std::int64_t step = saved + 1; step <= saved + 6; ++step) {
-        Train(*before, part, world, step);
+        Train(*before, slice, world, step);
         Train(*after, copy, world, step);
       }
-      EXPECT_TRUE(SameBits(part, copy)) << saved;
+      EXPECT_TRUE(SameBits(slice, copy)) << saved;
     }
   });
 }
@@ -155,16 +156,16 @@ TEST_P(OneBit, ResumesFromItsStateWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(All, OneBit, ::testing::ValuesIn(kAlgorithms));
 
 // Three parts of two parameters each; the second part is of another parameter group.
-RankParts ThreeParts(comm::Communicator& world, bool masters) {
-  RankParts all{.parameter_count = 6,
-                .groups = {.all = &world, .gradients = &world, .shards = &world}};
+RankSlices ThreeParts(comm::Communicator& world, bool masters) {
+  RankSlices all{.parameter_count = 6,
+                 .groups = {.all = &world, .gradients = &world, .shards = &world}};
   for (int i = 0; i < 3; ++i) {
-    Part part{.parameter = at::zeros({kParameters})};
-    if (masters) part.published = at::zeros({kParameters}, at::kHalf);
-    part.segments = {{.parameter = 2 * i, .start = 0, .count = 60},
-                     {.parameter = 2 * i + 1, .start = 64, .count = 30}};
-    if (i == 1) part.group.weight_decay_factor = 0.0;
-    all.parts.push_back(part);
+    OptimizerSlice slice{.parameter = at::zeros({kParameters})};
+    if (masters) slice.published = at::zeros({kParameters}, at::kHalf);
+    slice.segments = {{.parameter = 2 * i, .start = 0, .count = 60},
+                      {.parameter = 2 * i + 1, .start = 64, .count = 30}};
+    if (i == 1) slice.group.weight_decay_factor = 0.0;
+    all.slices.push_back(slice);
   }
   return all;
 }
@@ -172,7 +173,7 @@ RankParts ThreeParts(comm::Communicator& world, bool masters) {
 // The parameters of `views` that are compressed with one scale, by part and segment.
 using Together = std::vector<std::vector<std::pair<std::size_t, std::size_t>>>;
 
-void ExpectCompressedTogether(const RankParts& all, const Together& together) {
+void ExpectCompressedTogether(const RankSlices& all, const Together& together) {
   comm::CompressedAllReduce compressed(*all.groups.gradients, nullptr);
   OneBitAverage average;
   for (int round = 0; round < 3; ++round) {
@@ -183,9 +184,9 @@ void ExpectCompressedTogether(const RankParts& all, const Together& together) {
       std::vector<at::Tensor> joined;
       for (const auto& parameters : together) {
         std::vector<at::Tensor> list;
-        for (const auto& [part, segment] : parameters) {
-          const Segment& s = all.parts[part].segments[segment];
-          list.push_back(views[part].narrow(0, s.start, s.count));
+        for (const auto& [slice, segment] : parameters) {
+          const Segment& s = all.slices[slice].segments[segment];
+          list.push_back(views[slice].narrow(0, s.start, s.count));
         }
         joined.push_back(at::cat(list));
       }

@@ -16,7 +16,7 @@
 #include "runtime/optim/optimizer.h"
 #include "tests/places.h"
 #include "tests/unit/optim/emulated_launch.h"
-#include "tests/unit/optim/parts.h"
+#include "tests/unit/optim/optimizer_slices.h"
 
 namespace ds::optim {
 namespace {
@@ -35,28 +35,28 @@ class ShardableOptimizers : public Optimizers {};
 
 TEST_P(ShardableOptimizers, ComputeTheSameBitsForAnyShards) {
   const auto optimizer = Make();
-  const Part whole = RandomPart(*optimizer, 64 * 40);
-  Part parts = CopyOf(whole);
+  const OptimizerSlice full = RandomPart(*optimizer, 64 * 40);
+  OptimizerSlice slices = CopyOf(full);
   const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
-  Step(*optimizer, update, {whole});
+  Step(*optimizer, update, {full});
   // Three views of one parameter.
-  std::vector<Part> cuts;
+  std::vector<OptimizerSlice> pieces;
   for (const auto& [start, count] : {std::pair{0, 64 * 16}, {64 * 16, 64}, {64 * 17, 64 * 23}}) {
-    cuts.push_back(Cut(parts, start, count));
-    cuts.back().segments = cuts.back().owned = {{.parameter = 0, .start = 0, .count = count}};
+    pieces.push_back(Cut(slices, start, count));
+    pieces.back().segments = pieces.back().owned = {{.parameter = 0, .start = 0, .count = count}};
   }
-  Step(*optimizer, update, cuts);
-  for (std::size_t i = 0; i < whole.state.size(); ++i) {
-    EXPECT_TRUE(whole.state[i].equal(parts.state[i]));
+  Step(*optimizer, update, pieces);
+  for (std::size_t i = 0; i < full.state.size(); ++i) {
+    EXPECT_TRUE(full.state[i].equal(slices.state[i]));
   }
   // A sum over the parameter (Lamb) is added in another order, whatever else is equal.
-  EXPECT_LT(Distance(whole.parameter, parts.parameter), 1e-7);
+  EXPECT_LT(Distance(full.parameter, slices.parameter), 1e-7);
 }
 
 TEST_P(Optimizers, ScaleTheGradientWithoutChangingIt) {
   const auto optimizer = Make();
-  const Part scaled = RandomPart(*optimizer, 256);
-  const Part plain = CopyOf(scaled);
+  const OptimizerSlice scaled = RandomPart(*optimizer, 256);
+  const OptimizerSlice plain = CopyOf(scaled);
   plain.gradient.mul_(0.25);
   const at::Tensor before = scaled.gradient.clone();
   Step(*optimizer, {.lr = 1e-2, .gradient_scale = 0.25, .step = 2}, {scaled});
@@ -68,9 +68,9 @@ TEST_P(Optimizers, ScaleTheGradientWithoutChangingIt) {
 TEST_P(Optimizers, WidenNarrowGradientsAndPublishTheRoundedParameter) {
   const auto optimizer = Make();
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    Part narrow = RandomPart(*optimizer, 3000);
+    OptimizerSlice narrow = RandomPart(*optimizer, 3000);
     narrow.gradient = narrow.gradient.to(type);
-    Part wide = CopyOf(narrow);
+    OptimizerSlice wide = CopyOf(narrow);
     wide.gradient = narrow.gradient.to(at::kFloat);
     narrow.published = at::zeros({3000}, type);
     Step(*optimizer, {.lr = 1e-2, .step = 1}, {narrow});
@@ -82,24 +82,24 @@ TEST_P(Optimizers, WidenNarrowGradientsAndPublishTheRoundedParameter) {
 
 TEST_P(Optimizers, LeavePaddingAtZero) {
   const auto optimizer = Make();
-  Part part = RandomPart(*optimizer, 128);
-  part.segments = part.owned = {{.parameter = 0, .start = 0, .count = 100}};
-  for (const at::Tensor& view : {part.parameter, part.gradient}) view.narrow(0, 100, 28).zero_();
-  for (const at::Tensor& state : part.state) state.narrow(0, 100, 28).zero_();
-  Step(*optimizer, {.lr = 1e-2, .step = 1}, {part});
-  EXPECT_EQ(part.parameter.narrow(0, 100, 28).abs().max().item<float>(), 0.0F);
+  OptimizerSlice slice = RandomPart(*optimizer, 128);
+  slice.segments = slice.owned = {{.parameter = 0, .start = 0, .count = 100}};
+  for (const at::Tensor& view : {slice.parameter, slice.gradient}) view.narrow(0, 100, 28).zero_();
+  for (const at::Tensor& state : slice.state) state.narrow(0, 100, 28).zero_();
+  Step(*optimizer, {.lr = 1e-2, .step = 1}, {slice});
+  EXPECT_EQ(slice.parameter.narrow(0, 100, 28).abs().max().item<float>(), 0.0F);
 }
 
 // What runs on a GPU, with its launches emulated.
 TEST_P(Optimizers, LaunchesMatchTheKernels) {
   const auto kernels = Make();
   const auto launches = Make();
-  Part ours = RandomPart(*kernels, 5000);
+  OptimizerSlice ours = RandomPart(*kernels, 5000);
   // Two parameters, the second one where no vector begins.
   ours.segments = ours.owned = {{.parameter = 0, .start = 0, .count = 3001},
                                 {.parameter = 1, .start = 3001, .count = 1999}};
   ours.gradient = ours.gradient.to(at::kBFloat16);
-  Part theirs = CopyOf(ours);
+  OptimizerSlice theirs = CopyOf(ours);
   theirs.launch = &EmulatedUpdate;
   theirs.published = at::zeros({5000}, at::kBFloat16);
   for (int step = 1; step <= 4; ++step) {
@@ -146,28 +146,29 @@ config::OptimizerConfig ConfigOf(const Json& golden) {
 }
 
 // One part for each parameter, as Muon groups them.
-std::vector<Part> PartsOf(const Json& golden, const char* when, const Optimizer& optimizer,
-                          const config::OptimizerConfig& config) {
-  std::vector<Part> parts;
+std::vector<OptimizerSlice> PartsOf(const Json& golden, const char* when,
+                                    const Optimizer& optimizer,
+                                    const config::OptimizerConfig& config) {
+  std::vector<OptimizerSlice> slices;
   for (const Json& parameter : golden["parameters"]) {
     const Json& at = parameter[when];
-    const auto index = std::ssize(parts);
-    Part part{.parameter = Values(at["parameter"])};
-    if (at.contains("gradient")) part.gradient = Values(at["gradient"]);
-    part.whole_numel = part.parameter.numel();
-    part.whole_parameters = {{.start = 0, .shape = golden["shapes"][index]}};
+    const auto index = std::ssize(slices);
+    OptimizerSlice slice{.parameter = Values(at["parameter"])};
+    if (at.contains("gradient")) slice.gradient = Values(at["gradient"]);
+    slice.full_numel = slice.parameter.numel();
+    slice.full_parameters = {{.start = 0, .shape = golden["shapes"][index]}};
     if (const auto* muon = std::get_if<config::MuonConfig>(&config.algorithm)) {
       const auto group_of = WithMuonMatrices(OneGroup);
-      part.group = group_of(0, "w", at::empty(part.whole_parameters[0].shape, at::kFloat));
-      if (!part.group.muon) part.group.lr_factor = muon->adam_lr / config.lr;
+      slice.group = group_of(0, "w", at::empty(slice.full_parameters[0].shape, at::kFloat));
+      if (!slice.group.muon) slice.group.lr_factor = muon->adam_lr / config.lr;
     }
-    for (const std::string_view name : optimizer.state_names(part.group)) {
-      part.state.push_back(Values(at["state"][std::string(name)]));
+    for (const std::string_view name : optimizer.state_names(slice.group)) {
+      slice.state.push_back(Values(at["state"][std::string(name)]));
     }
-    part.segments = part.owned = {{.parameter = index, .start = 0, .count = part.whole_numel}};
-    parts.push_back(std::move(part));
+    slice.segments = slice.owned = {{.parameter = index, .start = 0, .count = slice.full_numel}};
+    slices.push_back(std::move(slice));
   }
-  return parts;
+  return slices;
 }
 
 double RelativeDistance(const at::Tensor& ours, const at::Tensor& theirs) {
@@ -178,9 +179,9 @@ double RelativeDistance(const at::Tensor& ours, const at::Tensor& theirs) {
 void ExpectTheReference(const Json& golden, FlatUpdate launch) {
   const config::OptimizerConfig config = ConfigOf(golden);
   const auto optimizer = MakeOptimizer(config);
-  std::vector<Part> ours = PartsOf(golden, "before", *optimizer, config);
-  const std::vector<Part> expected = PartsOf(golden, "after", *optimizer, config);
-  for (Part& part : ours) part.launch = launch;
+  std::vector<OptimizerSlice> ours = PartsOf(golden, "before", *optimizer, config);
+  const std::vector<OptimizerSlice> expected = PartsOf(golden, "after", *optimizer, config);
+  for (OptimizerSlice& slice : ours) slice.launch = launch;
   Step(*optimizer, {.lr = config.lr, .step = golden["update"]}, ours);
   double distance = 0.0;
   for (std::size_t p = 0; p < ours.size(); ++p) {

@@ -16,7 +16,7 @@ TEST(PipelineCut, IsDeepSpeedsForAnyWeights) {
   const auto cases = ReadGolden("cuts");
   ASSERT_THAT(cases, SizeIs(64));
   for (const auto& golden : cases) {
-    EXPECT_EQ(CutByWeight(golden["weights"], golden["parts"]),
+    EXPECT_EQ(PartitionByWeight(golden["weights"], golden["parts"]),
               golden["cut"].get<std::vector<int>>())
         << golden.dump();
   }
@@ -26,7 +26,8 @@ TEST(PipelineCut, IsDeepSpeedsForEqualNumbers) {
   const auto cases = ReadGolden("uniform");
   ASSERT_THAT(cases, SizeIs(30));
   for (const auto& golden : cases) {
-    EXPECT_EQ(CutUniformly(golden["count"], golden["parts"]), golden["cut"].get<std::vector<int>>())
+    EXPECT_EQ(PartitionUniformly(golden["count"], golden["parts"]),
+              golden["cut"].get<std::vector<int>>())
         << golden.dump();
   }
 }
@@ -40,12 +41,14 @@ std::vector<WeighedBlock> MakeBlocks() {
 }
 
 TEST(PipelineCut, GoesByTheMethodOfTheConfig) {
-  const auto cut = [](const std::string& method) { return CutBlocks(method, MakeBlocks(), 2); };
-  EXPECT_THAT(*cut("uniform"), ElementsAre(0, 3, 5));
-  EXPECT_THAT(*cut("parameters"), ElementsAre(0, 1, 5));
-  EXPECT_THAT(*cut("best"), ElementsAre(0, 1, 5));
-  EXPECT_THAT(*cut("profile"), ElementsAre(0, 4, 5));
-  EXPECT_THAT(*cut("type:gptlayer"), ElementsAre(0, 3, 5)) << "whatever the case";
+  const auto split = [](const std::string& method) {
+    return PartitionBlocks(method, MakeBlocks(), 2);
+  };
+  EXPECT_THAT(*split("uniform"), ElementsAre(0, 3, 5));
+  EXPECT_THAT(*split("parameters"), ElementsAre(0, 1, 5));
+  EXPECT_THAT(*split("best"), ElementsAre(0, 1, 5));
+  EXPECT_THAT(*split("profile"), ElementsAre(0, 4, 5));
+  EXPECT_THAT(*split("type:gptlayer"), ElementsAre(0, 3, 5)) << "whatever the case";
 }
 
 // Held against every cut that there is.
@@ -55,21 +58,21 @@ TEST(PipelineCut, ByCostTheCostliestPartIsTheCheapestThatThereIs) {
     for (int i = first; i < end; ++i) sum += (i * 7 + 3) % 5 + 1;
     return sum * (4 - part);
   };
-  const auto costliest = [&](const std::vector<int>& cut) {
+  const auto costliest = [&](const std::vector<int>& split) {
     double most = 0.0;
     for (int part = 0; part < 3; ++part) {
       const auto at = static_cast<std::size_t>(part);
-      most = std::max(most, cost(part, cut[at], cut[at + 1]));
+      most = std::max(most, cost(part, split[at], split[at + 1]));
     }
     return most;
   };
   for (int count = 3; count <= 9; ++count) {
-    const std::vector<int> cut = CutByCost(count, 3, cost);
-    ASSERT_EQ(cut.size(), 4U);
-    EXPECT_EQ(cut.back(), count);
+    const std::vector<int> split = PartitionByCost(count, 3, cost);
+    ASSERT_EQ(split.size(), 4U);
+    EXPECT_EQ(split.back(), count);
     for (int second = 1; second + 1 < count; ++second) {
       for (int third = second + 1; third < count; ++third) {
-        EXPECT_LE(costliest(cut), costliest({0, second, third, count}));
+        EXPECT_LE(costliest(split), costliest({0, second, third, count}));
       }
     }
   }
@@ -77,7 +80,7 @@ TEST(PipelineCut, ByCostTheCostliestPartIsTheCheapestThatThereIs) {
 
 TEST(PipelineCut, RefusesUnsupportedSettings) {
   const auto error = [](const std::string& method, int parts) {
-    return CutBlocks(method, MakeBlocks(), parts).status().message();
+    return PartitionBlocks(method, MakeBlocks(), parts).status().message();
   };
   EXPECT_THAT(error("Profile", 2), HasSubstr("\"Profile\" is no way of cutting a pipeline"));
   EXPECT_THAT(error("type:(", 2), HasSubstr("is no regular expression that is taken"));
@@ -93,11 +96,11 @@ TEST(PipelineCut, FindsLayersByForeignNames) {
     blocks.push_back({.name = "DecoderLayer", .other_name = "ParallelTransformerLayerPipe"});
   }
   blocks.push_back({.name = "LmHead"});
-  const std::vector<int> by_own = CutBlocks("type:DecoderLayer", blocks, 3).value();
+  const std::vector<int> by_own = PartitionBlocks("type:DecoderLayer", blocks, 3).value();
   for (const char* method : {"type:transformer", "type:Transformer", "type:TRANSFORMERLAYER"}) {
-    EXPECT_EQ(CutBlocks(method, blocks, 3).value(), by_own) << method;
+    EXPECT_EQ(PartitionBlocks(method, blocks, 3).value(), by_own) << method;
   }
-  EXPECT_THAT(CutBlocks("type:Conv", blocks, 3).status().message(),
+  EXPECT_THAT(PartitionBlocks("type:Conv", blocks, 3).status().message(),
               HasSubstr("their classes are DecoderEmbedding, DecoderLayer (also "
                         "ParallelTransformerLayerPipe) and LmHead"));
 }
@@ -105,7 +108,7 @@ TEST(PipelineCut, FindsLayersByForeignNames) {
 // None of them uses up the time of the user, or the stack.
 TEST(PipelineCut, HostileExpressionsEnd) {
   const auto error = [](const std::string& expression) {
-    return CutBlocks("type:" + expression, MakeBlocks(), 2).status().message();
+    return PartitionBlocks("type:" + expression, MakeBlocks(), 2).status().message();
   };
   EXPECT_THAT(error("(.*)*(.*)*(.*)*(.*)*x_"), HasSubstr("matches none of the model's blocks"));
   EXPECT_THAT(error("((q?){100}){100}q"), HasSubstr("\"((q?){100}){100}q\" counts with {}"));

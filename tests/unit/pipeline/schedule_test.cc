@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-std::vector<std::string> Describe(const Schedule& schedule, int stage) {
+std::vector<std::string> Describe(const PipelineSchedule& schedule, int stage) {
   std::vector<std::string> names;
   for (const Task& task : schedule.tasks_of(stage)) {
     names.push_back(DescribeTask(task, schedule.shape()));
@@ -31,7 +31,7 @@ TEST(PipelineSchedule, OneForwardOneBackwardIsDeepSpeeds) {
   const auto cases = ReadGolden("schedules");
   ASSERT_THAT(cases, SizeIs(20));
   for (const auto& golden : cases) {
-    const Schedule schedule =
+    const PipelineSchedule schedule =
         MakeSchedule(ScheduleKind::kOneForwardOneBackward,
                      {.stages = golden["stages"], .micro_batches = golden["micro_batches"]});
     for (int stage = 0; stage < schedule.shape().stages; ++stage) {
@@ -43,13 +43,13 @@ TEST(PipelineSchedule, OneForwardOneBackwardIsDeepSpeeds) {
 }
 
 TEST(PipelineSchedule, OfOneStageIsPlainAccumulation) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.micro_batches = 3});
   EXPECT_THAT(Describe(schedule, 0), ElementsAre("F0", "B0", "F1", "B1", "F2", "B2"));
 }
 
 TEST(PipelineSchedule, PutsWeightGradientsWhereAStageWouldWait) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kZeroBubbleH1, {.stages = 2, .micro_batches = 3});
   EXPECT_THAT(Describe(schedule, 0),
               ElementsAre("F0", "F1", "I0", "W0", "F2", "I1", "W1", "I2", "W2"));
@@ -60,9 +60,9 @@ TEST(PipelineSchedule, PutsWeightGradientsWhereAStageWouldWait) {
 // Each micro-batch once, forward before backward, and every kind in ascending order: gradients are
 // added up in the order of one stage, whatever the schedule.
 TEST(PipelineSchedule, OfEveryKindHasEachTaskOnceAndInOrder) {
-  const std::vector<Schedule> schedules = AllSmallSchedules();
+  const std::vector<PipelineSchedule> schedules = AllSmallSchedules();
   ASSERT_GT(schedules.size(), 300u);
-  for (const Schedule& schedule : schedules) {
+  for (const PipelineSchedule& schedule : schedules) {
     for (int stage = 0; stage < schedule.shape().stages; ++stage) {
       std::map<std::pair<Task::Kind, int>, int> next;  // by kind and chunk
       for (const Task& task : schedule.tasks_of(stage)) {
@@ -80,23 +80,23 @@ TEST(PipelineSchedule, OfEveryKindHasEachTaskOnceAndInOrder) {
 }
 
 TEST(PipelineSchedule, EveryVirtualStageHasOnePlace) {
-  for (const Schedule& schedule : AllSmallSchedules()) {
-    std::set<std::pair<int, int>> places;
+  for (const PipelineSchedule& schedule : AllSmallSchedules()) {
+    std::set<std::pair<int, int>> locations;
     for (int v = 0; v < schedule.shape().virtual_stages(); ++v) {
-      const ChunkPlace place = schedule.PlaceOf(v);
-      EXPECT_EQ(schedule.VirtualStageAt(place), v);
-      places.insert({place.stage, place.chunk});
+      const VirtualStageLocation location = schedule.LocationOf(v);
+      EXPECT_EQ(schedule.VirtualStageAt(location), v);
+      locations.insert({location.stage, location.chunk});
     }
-    EXPECT_THAT(places, SizeIs(schedule.shape().virtual_stages()));
+    EXPECT_THAT(locations, SizeIs(schedule.shape().virtual_stages()));
   }
-  const Schedule v =
+  const PipelineSchedule v =
       MakeSchedule(ScheduleKind::kZeroBubbleV, {.stages = 3, .chunks = 2, .micro_batches = 4});
-  EXPECT_EQ(v.PlaceOf(0).stage, 0);
-  EXPECT_EQ(v.PlaceOf(5).stage, 0) << "the first stage has the first and the last blocks";
+  EXPECT_EQ(v.LocationOf(0).stage, 0);
+  EXPECT_EQ(v.LocationOf(5).stage, 0) << "the first stage has the first and the last blocks";
 }
 
 TEST(PipelineSchedule, HoldsNoMoreActivationsThanPlanned) {
-  for (const Schedule& schedule : AllSmallSchedules()) {
+  for (const PipelineSchedule& schedule : AllSmallSchedules()) {
     const auto [stages, chunks, micro_batches] = schedule.shape();
     for (int stage = 0; stage < stages; ++stage) {
       const int held = schedule.CountHeld(stage);
@@ -124,7 +124,7 @@ TEST(PipelineSchedule, HoldsNoMoreActivationsThanPlanned) {
 
 TEST(PipelineSchedule, RefusesSettingsThatAKindDoesNotHave) {
   const auto error = [](ScheduleKind kind, const PipelineShape& shape) {
-    return Schedule::Create(kind, shape).status().message();
+    return PipelineSchedule::Create(kind, shape).status().message();
   };
   EXPECT_THAT(error(ScheduleKind::kGPipe, {.stages = 0}), HasSubstr("at least one stage"));
   EXPECT_THAT(error(ScheduleKind::kZeroBubbleV, {.stages = 2, .chunks = 1}),

@@ -8,22 +8,22 @@
 
 namespace ds::pipeline {
 
-inline Schedule MakeSchedule(ScheduleKind kind, const PipelineShape& shape) {
-  StatusOr<Schedule> schedule = Schedule::Create(kind, shape);
+inline PipelineSchedule MakeSchedule(ScheduleKind kind, const PipelineShape& shape) {
+  StatusOr<PipelineSchedule> schedule = PipelineSchedule::Create(kind, shape);
   EXPECT_TRUE(schedule.ok()) << schedule.status().message();
   return *schedule;
 }
 
 // Every schedule that there is of up to 6 stages, 3 chunks and 12 micro-batches.
-inline std::vector<Schedule> AllSmallSchedules() {
-  std::vector<Schedule> schedules;
+inline std::vector<PipelineSchedule> AllSmallSchedules() {
+  std::vector<PipelineSchedule> schedules;
   for (const ScheduleKind kind :
        {ScheduleKind::kGPipe, ScheduleKind::kOneForwardOneBackward, ScheduleKind::kInterleaved,
         ScheduleKind::kZeroBubbleH1, ScheduleKind::kZeroBubbleV}) {
     for (int stages = 1; stages <= 6; ++stages) {
       for (int chunks = 1; chunks <= 3; ++chunks) {
         for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
-          StatusOr<Schedule> schedule = Schedule::Create(
+          StatusOr<PipelineSchedule> schedule = PipelineSchedule::Create(
               kind, {.stages = stages, .chunks = chunks, .micro_batches = micro_batches});
           if (schedule.ok()) schedules.push_back(*std::move(schedule));
         }

@@ -13,13 +13,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-StepTimes MakeTimes(const Schedule& schedule, const TaskTimes& times, double transfer = 0.0) {
+StepTimes MakeTimes(const PipelineSchedule& schedule, const TaskTimes& times,
+                    double transfer = 0.0) {
   return {.tasks = std::vector<TaskTimes>(
               static_cast<std::size_t>(schedule.shape().virtual_stages()), times),
           .transfer = transfer};
 }
 
-Timeline Simulate(const Schedule& schedule, const TaskTimes& times) {
+Timeline Simulate(const PipelineSchedule& schedule, const TaskTimes& times) {
   const auto timeline =
       SimulateStep(schedule, PlanStagePrograms(schedule), MakeTimes(schedule, times));
   EXPECT_TRUE(timeline.ok()) << NameOf(schedule.kind()) << ": " << timeline.status().message();
@@ -29,7 +30,7 @@ Timeline Simulate(const Schedule& schedule, const TaskTimes& times) {
 // All schedules of up to 6 stages and 12 micro-batches, exhaustively: every program comes to its
 // end, with messages in order and each task behind its input.
 TEST(PipelineSimulation, NoSmallScheduleHasADeadlock) {
-  for (const Schedule& schedule : AllSmallSchedules()) {
+  for (const PipelineSchedule& schedule : AllSmallSchedules()) {
     const auto timeline = SimulateStep(schedule, PlanStagePrograms(schedule),
                                        MakeTimes(schedule, {1.0, 1.3, 0.7}, /*transfer=*/0.4));
     EXPECT_TRUE(timeline.ok()) << NameOf(schedule.kind()) << " of " << schedule.shape().stages
@@ -39,7 +40,7 @@ TEST(PipelineSimulation, NoSmallScheduleHasADeadlock) {
 }
 
 // The time of a step as the papers say it, with equal F, B and W of 1.
-double ExpectedLength(const Schedule& schedule) {
+double ExpectedLength(const PipelineSchedule& schedule) {
   const double stages = schedule.shape().stages, micro_batches = schedule.shape().micro_batches;
   const double chunks = schedule.shape().chunks;
   switch (schedule.kind()) {
@@ -57,7 +58,7 @@ double ExpectedLength(const Schedule& schedule) {
 }
 
 TEST(PipelineSimulation, BubblesAreThoseOfTheFormulas) {
-  for (const Schedule& schedule : AllSmallSchedules()) {
+  for (const PipelineSchedule& schedule : AllSmallSchedules()) {
     const Timeline timeline = Simulate(schedule, {});
     const double length = ExpectedLength(schedule);
     EXPECT_DOUBLE_EQ(timeline.Length(), length)
@@ -82,7 +83,7 @@ TEST(PipelineSimulation, BubblesFollowTheTimesOfTheTasks) {
 // No stage waits between its first and its last task.
 TEST(PipelineSimulation, AFullVHasNoBubbleWithinAStage) {
   for (int stages = 2; stages <= 6; ++stages) {
-    const Schedule schedule =
+    const PipelineSchedule schedule =
         MakeSchedule(ScheduleKind::kZeroBubbleV,
                      {.stages = stages, .chunks = 2, .micro_batches = 2 * stages - 1});
     for (const auto& spans : Simulate(schedule, {}).spans) {
@@ -92,7 +93,7 @@ TEST(PipelineSimulation, AFullVHasNoBubbleWithinAStage) {
 }
 
 TEST(PipelineSimulation, FindsStagesThatWaitForEachOther) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.stages = 2, .micro_batches = 1});
   auto programs = PlanStagePrograms(schedule);
   std::rotate(programs[0].begin(), programs[0].begin() + 2, programs[0].begin() + 3);
@@ -102,7 +103,7 @@ TEST(PipelineSimulation, FindsStagesThatWaitForEachOther) {
 }
 
 TEST(PipelineSimulation, FindsATaskBeforeItsInput) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.stages = 2, .micro_batches = 1});
   auto programs = PlanStagePrograms(schedule);
   std::swap(programs[1][0], programs[1][1]);
@@ -111,7 +112,8 @@ TEST(PipelineSimulation, FindsATaskBeforeItsInput) {
 }
 
 TEST(PipelineSimulation, FindsMessagesInAnotherOrderThanTheyAreSent) {
-  const Schedule schedule = MakeSchedule(ScheduleKind::kGPipe, {.stages = 2, .micro_batches = 2});
+  const PipelineSchedule schedule =
+      MakeSchedule(ScheduleKind::kGPipe, {.stages = 2, .micro_batches = 2});
   auto programs = PlanStagePrograms(schedule);
   std::swap(programs[0][1], programs[0][3]);  // sends of F0 and F1
   EXPECT_THAT(SimulateStep(schedule, programs, MakeTimes(schedule, {})).status().message(),
@@ -119,7 +121,7 @@ TEST(PipelineSimulation, FindsMessagesInAnotherOrderThanTheyAreSent) {
 }
 
 TEST(PipelineSimulation, FindsTensorsWithoutReceiver) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.stages = 2, .micro_batches = 1});
   auto programs = PlanStagePrograms(schedule);
   programs[0].insert(programs[0].begin() + 2, programs[0][1]);

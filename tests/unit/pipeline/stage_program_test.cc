@@ -15,32 +15,32 @@ namespace {
 using ::testing::HasSubstr;
 using Step = Instruction::Kind;
 
-std::string DescribeProgramOf(const Schedule& schedule, int stage) {
+std::string DescribeProgramOf(const PipelineSchedule& schedule, int stage) {
   const auto programs = PlanStagePrograms(schedule);
   return DescribeStageProgram(programs[static_cast<std::size_t>(stage)], schedule.shape());
 }
 
 TEST(StageProgram, OfOneStageIsThePlainStep) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.micro_batches = 2});
   EXPECT_EQ(DescribeProgramOf(schedule, 0), "F0 B0 F1 B1 Reduce Step");
 }
 
 TEST(StageProgram, SendsAndReceivesBetweenNeighbours) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.stages = 2, .micro_batches = 2});
   EXPECT_EQ(DescribeProgramOf(schedule, 0), "F0 >F0 F1 >F1 <B0 B0 <B1 B1 Reduce Step");
   EXPECT_EQ(DescribeProgramOf(schedule, 1), "<F0 F0 B0 >B0 <F1 F1 B1 >B1 Reduce Step");
 }
 
 TEST(StageProgram, PassesOnWithinAStageWithoutAMessage) {
-  const Schedule schedule =
+  const PipelineSchedule schedule =
       MakeSchedule(ScheduleKind::kZeroBubbleV, {.stages = 1, .chunks = 2, .micro_batches = 1});
   EXPECT_EQ(DescribeProgramOf(schedule, 0), "F0.0 F1.0 I1.0 W1.0 Reduce1 I0.0 W0.0 Reduce0 Step");
 }
 
 TEST(StageProgram, ReducesAChunkOnceItsGradientsAreComplete) {
-  for (const Schedule& schedule : AllSmallSchedules()) {
+  for (const PipelineSchedule& schedule : AllSmallSchedules()) {
     for (const StageProgram& program : PlanStagePrograms(schedule)) {
       for (int chunk = 0; chunk < schedule.shape().chunks; ++chunk) {
         std::vector<Step> kinds;
@@ -76,10 +76,10 @@ TEST(StageProgram, OfTheOnlyStageAlternates) {
 }
 
 TEST(StageProgram, OfAnyScheduleIsOneFullStep) {
-  for (const Schedule& schedule : AllSmallSchedules()) {
+  for (const PipelineSchedule& schedule : AllSmallSchedules()) {
     for (const StageProgram& program : PlanStagePrograms(schedule)) {
-      const Status whole = CheckStageProgram(program);
-      EXPECT_TRUE(whole.ok()) << whole.message();
+      const Status full = CheckStageProgram(program);
+      EXPECT_TRUE(full.ok()) << full.message();
     }
   }
 }

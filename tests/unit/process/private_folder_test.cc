@@ -146,7 +146,7 @@ class MarkedFolderTest : public PrivateFolderTest {
     const fs::path marked = base_ / "dsrun-job-marked";
     fs::create_directory(marked);
     const UniqueFd folder(::open(marked.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    EXPECT_TRUE(LeaveMark(folder.get(), MarkPlace::kFile, mark).ok());
+    EXPECT_TRUE(LeaveMark(folder.get(), MarkLocation::kFile, mark).ok());
     std::ofstream(marked / "file") << "content";
     PrivateFolder::Make()->Remove();
     const bool survives = fs::exists(marked / "file");

@@ -23,12 +23,12 @@ TEST(BestModelTest, ACheckpointIsNamedWhereThereIsOne) {
 TEST(BestModelTest, RefusesARunWithoutItsBestCheckpoint) {
   const testing::TemporaryFolder folder;
   engine::BestEvaluation best;
-  EXPECT_TRUE(CheckBestIsKept(best, folder.path()).ok()) << "nothing was evaluated";
+  EXPECT_TRUE(CheckBestIsRetained(best, folder.path()).ok()) << "nothing was evaluated";
   best.Add(4, 1.5);
-  EXPECT_THAT(CheckBestIsKept(best, folder.path()).message(),
+  EXPECT_THAT(CheckBestIsRetained(best, folder.path()).message(),
               HasSubstr("--load_best_model_at_end: the best evaluation so far is of step 4"));
   std::filesystem::create_directory(checkpoint::DirectoryOfStep(folder.path(), 4));
-  EXPECT_TRUE(CheckBestIsKept(best, folder.path()).ok());
+  EXPECT_TRUE(CheckBestIsRetained(best, folder.path()).ok());
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ TEST(SeenTokens, ATruncatedSampleHasTheRemainingLengths) {
   const at::Tensor tokens = at::arange(20).view({2, 10});
   Bundle alone{.batch = {{"tokens", tokens}, {"labels", tokens}}};
   alone.longest_document = alone.longest_sample = 9;
-  CutSamples(16, &alone);
+  TruncateSamples(16, &alone);
   EXPECT_EQ(alone.longest_document, 9);
-  CutSamples(4, &alone);
+  TruncateSamples(4, &alone);
   EXPECT_EQ(alone.tensor("labels").sizes(), (std::vector<std::int64_t>{2, 4}));
   EXPECT_EQ(alone.longest_document, 4);
   EXPECT_EQ(alone.longest_sample, 4);
@@ -46,7 +46,7 @@ TEST(SeenTokens, ATruncatedSampleHasTheRemainingLengths) {
   Bundle packed{.batch = {{"tokens", tokens}, {"labels", tokens}, {"documents", documents}}};
   packed.longest_document = 8;
   packed.longest_sample = 10;
-  CutSamples(5, &packed);
+  TruncateSamples(5, &packed);
   EXPECT_EQ(packed.longest_document, 3);
   EXPECT_EQ(packed.longest_sample, 5);
 }

@@ -18,9 +18,9 @@ TEST(TextPrinterTest, StopsWhenOutputCannotBeWritten) {
   const nlohmann::ordered_json prompt = "a";
   TextPrinter printer(full.get(), {.streams = true}, nullptr);
   printer.Begin({{.prompt = &prompt, .tokens = 1}});
-  EXPECT_TRUE(printer.hears_more());
+  EXPECT_TRUE(printer.accepts_more());
   printer.OnToken(0, 'b');
-  EXPECT_FALSE(printer.hears_more());
+  EXPECT_FALSE(printer.accepts_more());
   EXPECT_THAT(printer.status().message(), HasSubstr("standard output"));
 }
 

@@ -20,20 +20,20 @@ const std::filesystem::path kSpanGoldens =
     std::filesystem::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/span_goldens";
 
 // The words of each span, with the index of its message.
-std::vector<std::pair<std::size_t, std::string>> Learnt(const std::string& source,
-                                                        const OrderedJson& messages) {
+std::vector<std::pair<std::size_t, std::string>> TextsInLoss(const std::string& source,
+                                                             const OrderedJson& messages) {
   const TokenizerFolder folder = testing::SpanGoldens(kSpanGoldens).FolderWith(source);
   const ChatOptions options{.variables = folder.chat_variables, .now = {}, .limits = {}};
   const auto chat = folder.chat_template->Render(messages, options);
   EXPECT_TRUE(chat.ok()) << chat.status().message();
   const auto found = FindAssistant(folder, messages, options, *chat);
   EXPECT_TRUE(found.ok()) << found.status().message();
-  std::vector<std::pair<std::size_t, std::string>> learnt;
+  std::vector<std::pair<std::size_t, std::string>> in_loss;
   for (const AssistantSpan& each : *found) {
-    learnt.emplace_back(each.message,
-                        chat->text.substr(each.span.begin, each.span.end - each.span.begin));
+    in_loss.emplace_back(each.message,
+                         chat->text.substr(each.span.begin, each.span.end - each.span.begin));
   }
-  return learnt;
+  return in_loss;
 }
 
 OrderedJson Message(const std::string& role, const std::string& content) {
@@ -53,7 +53,7 @@ TEST(AssistantSpansTest, BlocksKnowTheirMessage) {
   const OrderedJson messages =
       OrderedJson::array({Message("user", "a"), Message("assistant", "b"), Message("user", "c"),
                           Message("assistant", "d")});
-  EXPECT_THAT(Learnt(source, messages),
+  EXPECT_THAT(TextsInLoss(source, messages),
               ::testing::ElementsAre(std::pair{1u, "b"}, std::pair{3u, "d"}));
 }
 
@@ -126,7 +126,7 @@ TEST(AssistantSpansTest, QuestionsAboutOtherMessagesAreFine) {
       "{% if m.role == 'assistant' %}{{ '!' if 'o' in before.content else '?' }}"
       "{{ before.content | length }}{{ before.role }}{{ m.content }}{% endif %}{% endfor %}";
   EXPECT_THAT(
-      Learnt(source, OrderedJson::array({Message("user", "one"), Message("assistant", "x")})),
+      TextsInLoss(source, OrderedJson::array({Message("user", "one"), Message("assistant", "x")})),
       ::testing::ElementsAre(std::pair{1u, "!3userx"}));
 }
 
@@ -139,10 +139,10 @@ TEST(AssistantSpansTest, ArgumentsAreTextForTemplatesThatAddThem) {
   call["tool_calls"] = OrderedJson::parse(
       R"([{"type": "function", "function": {"name": "f", "arguments": {"a": [1, "\u00e9"]}}}])");
   const ChatRow row{.messages = OrderedJson::array({Message("user", "x"), call}),
-                    .learnt = {true, true}};
+                    .in_loss = {true, true}};
   const auto chat = WriteChat(row, testing::SpanGoldens(kSpanGoldens).FolderWith(source));
   ASSERT_TRUE(chat.ok()) << chat.status().message();
-  EXPECT_EQ(chat->whole.text, "xf {\"a\": [1, \"\u00e9\"]}");
+  EXPECT_EQ(chat->full.text, "xf {\"a\": [1, \"\u00e9\"]}");
 }
 
 // The assistant may speak first.
@@ -150,9 +150,10 @@ TEST(AssistantSpansTest, FirstMessageHasItsHeader) {
   const std::string source =
       "{% for m in messages %}{{ (bos_token if loop.first else '') ~ '<|' ~ m.role ~ '|>' ~ "
       "m.content ~ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
-  EXPECT_THAT(Learnt(source, OrderedJson::array({Message("assistant", "hi"), Message("user", "x"),
-                                                 Message("assistant", "y")})),
-              ::testing::ElementsAre(std::pair{0u, "hi<|end|>"}, std::pair{2u, "y<|end|>"}));
+  EXPECT_THAT(
+      TextsInLoss(source, OrderedJson::array({Message("assistant", "hi"), Message("user", "x"),
+                                              Message("assistant", "y")})),
+      ::testing::ElementsAre(std::pair{0u, "hi<|end|>"}, std::pair{2u, "y<|end|>"}));
 }
 
 }  // namespace

@@ -139,9 +139,9 @@ TEST(DataRows, MembersOfGzipFilesFollowOneAnother) {
   EXPECT_EQ(count(member + member), 6U);
   EXPECT_EQ(count(member + zeros + member + zeros), 6U);
   for (const std::string& between : {std::string(), zeros}) {
-    const std::string place = "at byte " + std::to_string(member.size() + between.size());
+    const std::string location = "at byte " + std::to_string(member.size() + between.size());
     const std::string path = folder.Write("b.jsonl.gz", member + between + "{\"text\": 1}\n");
-    EXPECT_THAT(ErrorOf(path), HasSubstr("b.jsonl.gz: " + place + " the compressed data ends"));
+    EXPECT_THAT(ErrorOf(path), HasSubstr("b.jsonl.gz: " + location + " the compressed data ends"));
   }
   EXPECT_THAT(ErrorOf(folder.Write("c.jsonl.gz", member + "\x1f!")), HasSubstr("damaged"));
   EXPECT_THAT(ErrorOf(folder.Write("d.jsonl.gz", member + member.substr(0, 40))),
@@ -302,21 +302,21 @@ TEST(DataFolders, CardsAreNotNestedWithoutEnd) {
 
 TEST(DataRows, PlacesAreLinesOfTheFile) {
   const DataFolder folder;
-  const auto places = [&](const std::string& path) {
+  const auto locations = [&](const std::string& path) {
     auto reader = DocumentReader::Open({path}).value();
     std::vector<std::string> found;
     for (auto batch = reader.Next().value(); batch; batch = reader.Next().value()) {
-      EXPECT_TRUE(ForEachDocument(*batch, [&](std::string_view, const std::string& place) {
-                    found.push_back(place.substr(place.rfind(':') + 1));
+      EXPECT_TRUE(ForEachDocument(*batch, [&](std::string_view, const std::string& location) {
+                    found.push_back(location.substr(location.rfind(':') + 1));
                     return OkStatus();
                   }).ok());
     }
     return found;
   };
-  EXPECT_THAT(places(folder.Write("a.json", "[\n{\n\"a\": 1},\n\n{}, {}\n]")),
+  EXPECT_THAT(locations(folder.Write("a.json", "[\n{\n\"a\": 1},\n\n{}, {}\n]")),
               ElementsAre("2", "5", "5"));
-  EXPECT_THAT(places(folder.Write("a.csv", "a\n\"x\ny\"\n\nz")), ElementsAre("2", "5"));
-  EXPECT_THAT(places(folder.Write("a.jsonl", "{}\n\n{}")), ElementsAre("1", "3"));
+  EXPECT_THAT(locations(folder.Write("a.csv", "a\n\"x\ny\"\n\nz")), ElementsAre("2", "5"));
+  EXPECT_THAT(locations(folder.Write("a.jsonl", "{}\n\n{}")), ElementsAre("1", "3"));
 }
 
 TEST(DataRows, LongOnesCrossTheBatches) {

@@ -63,14 +63,14 @@ TEST(RowGoldensTest, RowsAreTokensAsTrlMakesThem) {
     const auto document = encoder.EncodeLine(each["row"].dump());
     ASSERT_TRUE(document.ok()) << document.status().message();
     if (each.contains("left_out")) {
-      EXPECT_EQ(document->left_out, EncodedDocument::LeftOut::kTooLong);
+      EXPECT_EQ(document->left_out, EncodedDocument::OmitReason::kTooLong);
       EXPECT_TRUE(document->ids.empty());
       continue;
     }
     EXPECT_THAT(document->ids, ElementsAreArray(each["ids"].get<std::vector<std::uint32_t>>()));
-    std::vector<int> learnt(document->learnt.begin(), document->learnt.end());
-    if (learnt.empty()) learnt.assign(document->ids.size(), 1);
-    EXPECT_THAT(learnt, ElementsAreArray(each["learnt"].get<std::vector<int>>()));
+    std::vector<int> in_loss(document->in_loss.begin(), document->in_loss.end());
+    if (in_loss.empty()) in_loss.assign(document->ids.size(), 1);
+    EXPECT_THAT(in_loss, ElementsAreArray(each["learnt"].get<std::vector<int>>()));
   }
 }
 
@@ -182,7 +182,7 @@ TEST(RowTest, SkipsRowsRejectedByALabel) {
     DocumentEncoder encoder(GoldenFolder(), {});
     const auto document = encoder.EncodeLine(line);
     ASSERT_TRUE(document.ok()) << document.status().message();
-    EXPECT_EQ(document->left_out, EncodedDocument::LeftOut::kRejected) << line;
+    EXPECT_EQ(document->left_out, EncodedDocument::OmitReason::kRejected) << line;
     EXPECT_TRUE(document->ids.empty());
   }
 }
@@ -264,10 +264,10 @@ TEST(RowTest, RefusesIntegersThatWouldLoseDigits) {
 
 TEST(RowTest, WithoutAnAnswerNothingIsRemoved) {
   const std::string line = R"({"messages": [{"role": "user", "content": "hello"}]})";
-  DocumentEncoder whole(GoldenFolder(), {}), cut(GoldenFolder(), {.max_length = 64});
-  const auto expected = whole.EncodeLine(line), got = cut.EncodeLine(line);
+  DocumentEncoder full(GoldenFolder(), {}), cut(GoldenFolder(), {.max_length = 64});
+  const auto expected = full.EncodeLine(line), got = cut.EncodeLine(line);
   ASSERT_TRUE(expected.ok() && got.ok());
-  EXPECT_EQ(got->left_out, EncodedDocument::LeftOut::kNo);
+  EXPECT_EQ(got->left_out, EncodedDocument::OmitReason::kNo);
   EXPECT_EQ(got->ids, expected->ids);
 }
 
@@ -278,7 +278,7 @@ std::string TextOf(const std::string& source, const std::string& line) {
   const auto row = ReadRow(line, {}, /*has_template=*/true);
   if (!row.ok()) return std::string(row.status().message());
   const auto chat = WriteChat(std::get<ChatRow>(*row), folder);
-  return chat.ok() ? chat->whole.text : std::string(chat.status().message());
+  return chat.ok() ? chat->full.text : std::string(chat.status().message());
 }
 
 TEST(WrittenChatTest, PartsAreOneTextWhereTheTemplateReadsTexts) {

@@ -40,12 +40,12 @@ std::vector<std::uint32_t> InCharacters(std::string_view text, const std::vector
     if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) ++count;
     before[i + 1] = count;
   }
-  std::vector<std::uint32_t> places;
+  std::vector<std::uint32_t> positions;
   for (const Span& span : spans) {
-    places.push_back(before[span.begin]);
-    places.push_back(before[span.end]);
+    positions.push_back(before[span.begin]);
+    positions.push_back(before[span.end]);
   }
-  return places;
+  return positions;
 }
 
 class GoldensTest : public ::testing::TestWithParam<std::string> {

@@ -114,15 +114,16 @@ TEST_F(RowFileTest, RowsAreDocumentsBetweenOthers) {
   const std::string text = (folder.path() / "a.txt").string();
   ASSERT_TRUE(WriteFileAtomically(text, "a text").ok());
   auto reader = DocumentReader::Open({text, ArrowGolden("chats.parquet"), text}).value();
-  std::vector<std::string> places;
+  std::vector<std::string> locations;
   for (auto batch = reader.Next().value(); batch; batch = reader.Next().value()) {
-    ASSERT_TRUE(ForEachDocument(*batch, [&](std::string_view, const std::string& place) {
-                  places.push_back(fs::path(place).filename());
+    ASSERT_TRUE(ForEachDocument(*batch, [&](std::string_view, const std::string& location) {
+                  locations.push_back(fs::path(location).filename());
                   return OkStatus();
                 }).ok());
   }
-  EXPECT_THAT(places, ElementsAre("a.txt", "chats.parquet:1", "chats.parquet:2", "chats.parquet:3",
-                                  "chats.parquet:4", "chats.parquet:5", "a.txt"));
+  EXPECT_THAT(locations,
+              ElementsAre("a.txt", "chats.parquet:1", "chats.parquet:2", "chats.parquet:3",
+                          "chats.parquet:4", "chats.parquet:5", "a.txt"));
 }
 
 TEST_F(RowFileTest, DamagedFilesAreNamed) {

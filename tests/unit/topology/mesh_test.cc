@@ -91,9 +91,9 @@ void ExpectAsCounted(const Mesh& mesh, const std::vector<unsigned>& sets) {
     }
     for (const Axis axis : kAxes) {
       const std::vector<int> line = FindGroup(grid, rank, {axis});
-      const auto place = std::find(line.begin(), line.end(), rank) - line.begin();
+      const auto member_index = std::find(line.begin(), line.end(), rank) - line.begin();
       for (int distance = -2; distance <= 2; ++distance) {
-        const auto wanted = place + distance;
+        const auto wanted = member_index + distance;
         const auto neighbour = mesh.Neighbour(rank, axis, distance);
         if (wanted < 0 || wanted >= static_cast<std::ptrdiff_t>(line.size())) {
           ASSERT_EQ(neighbour, std::nullopt);

@@ -63,16 +63,16 @@ TEST(BlockQuantization, SomeBlocksAreWrittenAndReadByThemselves) {
   constexpr std::int64_t kCount = 3 * kQuantizationBlock + 1000;
   for (const QuantizedBits bits : kBits) {
     const at::Tensor values = at::randn({kCount});
-    const at::Tensor whole = at::empty({CountQuantizedBytes(kCount, bits)}, at::kByte);
-    Quantize(values, bits, whole);
-    const at::Tensor parts = at::zeros_like(whole);
+    const at::Tensor full = at::empty({CountQuantizedBytes(kCount, bits)}, at::kByte);
+    Quantize(values, bits, full);
+    const at::Tensor parts = at::zeros_like(full);
     at::Tensor back = at::empty_like(values);
     for (const auto& [first, count] : {std::pair(2 * kQuantizationBlock, std::int64_t{3048}),
                                        std::pair(std::int64_t{0}, 2 * kQuantizationBlock)}) {
       Quantize(values.narrow(0, first, count), bits, parts, {first, kCount});
       Dequantize(parts, bits, back.narrow(0, first, count), {first, kCount});
     }
-    EXPECT_TRUE(parts.equal(whole));
+    EXPECT_TRUE(parts.equal(full));
     EXPECT_TRUE(back.equal(ThereAndBack(values, bits)));
   }
 }

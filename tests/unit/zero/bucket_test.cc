@@ -59,7 +59,7 @@ TEST(Bucket, HasARangeForEachGroupAndEachKindOfPlacement) {
   Bucket bucket(context, pool,
                 BucketParameters({Make("w", 100, 1), Make("b", 10, 0), copied, Make("v", 60, 1),
                                   Make("c", 20, 0)})[0],
-                Rest::kHere);
+                StorageTier::kHere);
   ASSERT_EQ(bucket.ranges().size(), 3U);
   const auto& ranges = bucket.ranges();
   EXPECT_EQ(bucket.member_of(ranges[0]).name, "w");
@@ -70,7 +70,7 @@ TEST(Bucket, HasARangeForEachGroupAndEachKindOfPlacement) {
   EXPECT_EQ(ranges[2].range, (FlatRange{256, 64}));
   EXPECT_EQ(bucket.parameters().layout().padded_numel(), 320);
 
-  Bucket frozen(context, pool, {Make("f", 5, 1, true)}, Rest::kHere);
+  Bucket frozen(context, pool, {Make("f", 5, 1, true)}, StorageTier::kHere);
   EXPECT_FALSE(frozen.trainable());
   EXPECT_TRUE(frozen.ranges().empty());
 }
@@ -92,7 +92,7 @@ TEST(Bucket, FrozenBytesAreABucketThatStaysBytes) {
       .ledger = &ledger};
   context.dtypes.parameter = at::kBFloat16;
   BufferPool pool(context);
-  Bucket frozen(context, pool, buckets[2], Rest::kHere);
+  Bucket frozen(context, pool, buckets[2], StorageTier::kHere);
   EXPECT_EQ(frozen.parameters().full().scalar_type(), at::kByte);
   EXPECT_EQ(bytes.tensor.sum().item<std::int64_t>(), 700);
   EXPECT_EQ(ledger.Bytes(device::MemoryUse::kParameters, device::MemoryTier::kHost), 128);

@@ -40,7 +40,7 @@ TEST_F(HostWindowsTest, ComeAheadAndAreWaitedForByTheirLease) {
   windows.Prefetch({0, 2});  // is coming
   EXPECT_THAT(TakeLog(), ElementsAre("bring 16"));
   {
-    const HostWindows::Lent lent = windows.Acquire({1, 2}, Access::kRead);
+    const HostWindows::BorrowedRange lent = windows.Acquire({1, 2}, Access::kRead);
     EXPECT_THAT(TakeLog(), ElementsAre("wait"));
     EXPECT_TRUE(lent.values.equal(at::arange(1, 3, at::kFloat)));
     windows.Prefetch({0, 8});  // somebody has a part of it
@@ -54,13 +54,13 @@ TEST_F(HostWindowsTest, AreDroppedWithoutACopyUnlessWritten) {
   windows.Prefetch({4, 4});
   TakeLog();
   EXPECT_EQ(Booked(), 32 + 32) << "the host's stay where they are";
-  windows.Stow({0, 8});
+  windows.Offload({0, 8});
   EXPECT_THAT(TakeLog(), ElementsAre("wait")) << "what nobody was lent was still coming";
   EXPECT_EQ(Booked(), 32);
   windows.Acquire({0, 4}, Access::kUpdate).values.add_(10);
   windows.Acquire({4, 4}, Access::kOverwrite).values.fill_(7);
   EXPECT_THAT(TakeLog(), ElementsAre("bring 16", "wait")) << "of the others no value matters";
-  windows.Stow({0, 4});
+  windows.Offload({0, 4});
   EXPECT_THAT(TakeLog(), ElementsAre("take 16"));
   EXPECT_EQ(windows.AcquireOnHost({0, 4}, Access::kRead).values[3].item<float>(), 13.0F);
   EXPECT_THAT(TakeLog(), ElementsAre("host waits"));
@@ -69,7 +69,7 @@ TEST_F(HostWindowsTest, AreDroppedWithoutACopyUnlessWritten) {
 TEST_F(HostWindowsTest, HoldLeavingDataUntilTheComputationWaitsForIt) {
   for (const std::int64_t start : {0, 2, 4, 6}) {
     windows.Acquire({start, 2}, Access::kOverwrite).values.fill_(static_cast<float>(start));
-    windows.Stow({start, 2});
+    windows.Offload({start, 2});
     EXPECT_LE(copies->leaving_bytes(), 16);
     EXPECT_EQ(Booked(), 32 + copies->leaving_bytes());
   }
@@ -80,11 +80,11 @@ TEST_F(HostWindowsTest, HoldLeavingDataUntilTheComputationWaitsForIt) {
 
 TEST_F(HostWindowsTest, ArriveAfterOnlyTheirOwnRangesHaveLeft) {
   windows.Acquire({0, 2}, Access::kUpdate).values.add_(1);
-  windows.Stow({0, 2});
+  windows.Offload({0, 2});
   windows.Prefetch({4, 2});
   TakeLog();
   EXPECT_EQ(windows.Acquire({4, 2}, Access::kRead).values[0].item<float>(), 4.0F);
-  windows.Stow({4, 2});
+  windows.Offload({4, 2});
   EXPECT_EQ(windows.AcquireOnHost({0, 2}, Access::kRead).values[0].item<float>(), 1.0F);
   EXPECT_THAT(TakeLog(), ElementsAre("wait", "host waits")) << "it was still leaving";
 }
@@ -92,7 +92,7 @@ TEST_F(HostWindowsTest, ArriveAfterOnlyTheirOwnRangesHaveLeft) {
 TEST_F(HostWindowsTest, WaitOnTheHostBeforeTheHostWritesIncomingData) {
   windows.Prefetch({0, 4});
   const at::Tensor came = windows.Acquire({0, 4}, Access::kRead).values;
-  windows.Stow({0, 4});
+  windows.Offload({0, 4});
   windows.Prefetch({4, 4});
   TakeLog();
   windows.AcquireOnHost({0, 4}, Access::kUpdate).values.fill_(9);
@@ -112,7 +112,7 @@ TEST_F(HostWindowsTest, OfSeveralRangesLeaveBeforeTheFullOneArrives) {
 }
 
 TEST_F(HostWindowsTest, AreVisibleToReadersOfTheirStorage) {
-  const HostWindows::Lent lent = windows.Acquire({0, 4}, Access::kUpdate);
+  const HostWindows::BorrowedRange lent = windows.Acquire({0, 4}, Access::kUpdate);
   lent.values.fill_(3);
   EXPECT_EQ(windows.AcquireOnHost({1, 1}, Access::kRead).values.item<float>(), 3.0F);
   EXPECT_EQ(copies->log.size(), 2U) << "brought, and waited for";
@@ -122,17 +122,17 @@ using HostWindowsDeathTest = HostWindowsTest;
 
 TEST_F(HostWindowsDeathTest, MoveNothingFromUnderALease) {
   {
-    const HostWindows::Lent here = windows.Acquire({0, 2}, Access::kRead);
-    EXPECT_DEATH(windows.Stow({1, 4}), "from under a lease");
+    const HostWindows::BorrowedRange here = windows.Acquire({0, 2}, Access::kRead);
+    EXPECT_DEATH(windows.Offload({1, 4}), "from under a lease");
     EXPECT_DEATH(windows.Acquire({0, 8}, Access::kRead), "from under a lease");
   }
-  const HostWindows::Lent there = windows.AcquireOnHost({0, 2}, Access::kRead);
+  const HostWindows::BorrowedRange there = windows.AcquireOnHost({0, 2}, Access::kRead);
   EXPECT_DEATH(windows.Prefetch({0, 2}), "brought back from under a lease");
 }
 
 TEST_F(HostWindowsTest, OfNothingTouchNoOther) {
-  const HostWindows::Lent lent = windows.Acquire({0, 4}, Access::kRead);
-  windows.Stow({2, 0});
+  const HostWindows::BorrowedRange lent = windows.Acquire({0, 4}, Access::kRead);
+  windows.Offload({2, 0});
   windows.Prefetch({2, 0});
   EXPECT_EQ(windows.Acquire({2, 0}, Access::kUpdate).values.numel(), 0);
 }
@@ -146,12 +146,12 @@ TEST_F(HostWindowsTest, AreZeroedInPlace) {
 TEST(StoreOnTheHost, ComesByRangesForItsLeases) {
   device::MemoryLedger ledger;
   const Context context{.ledger = &ledger};  // whoever asks copies
-  Store store(context, {8, at::kFloat, kUse, Rest::kHost});
-  EXPECT_TRUE(store.rests_away() && !store.rests_in_file());
-  store.AcquireWhereItLies({0, 8}, Access::kOverwrite).tensor().copy_(at::arange(8));
+  Store store(context, {8, at::kFloat, kUse, StorageTier::kHost});
+  EXPECT_TRUE(store.is_offloaded() && !store.is_in_file());
+  store.AcquireOnOwnTier({0, 8}, Access::kOverwrite).tensor().copy_(at::arange(8));
   store.Acquire({0, 4}).tensor().add_(1);
   EXPECT_EQ(ledger.Bytes(kUse, MemoryTier::kHost), 32 + 16);
-  store.Stow();
+  store.Offload();
   EXPECT_EQ(ledger.Bytes(kUse, MemoryTier::kHost), 32);
   EXPECT_EQ(store.Acquire(Access::kRead).tensor().sum().item<float>(), 28.0F + 4.0F);
   store.Release();

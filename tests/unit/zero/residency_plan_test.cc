@@ -55,31 +55,32 @@ std::vector<int> DrawVisits(Random& random, int units) {
 }
 
 void AddForward(std::int64_t micro_batch, const std::vector<int>& visits,
-                std::vector<Place>* places) {
-  for (const int unit : visits) places->push_back({Place::Kind::kForward, micro_batch, unit});
+                std::vector<PassPosition>* positions) {
+  for (const int unit : visits)
+    positions->push_back({PassPosition::Kind::kForward, micro_batch, unit});
 }
-void AddForward(std::int64_t micro_batch, int units, std::vector<Place>* places) {
+void AddForward(std::int64_t micro_batch, int units, std::vector<PassPosition>* positions) {
   std::vector<int> visits(static_cast<std::size_t>(units));
   std::iota(visits.begin(), visits.end(), 0);
-  AddForward(micro_batch, visits, places);
+  AddForward(micro_batch, visits, positions);
 }
 
 // Units with outputs that need no gradient have no backward.
 void AddBackward(Random& random, std::int64_t micro_batch, const std::vector<int>& visits,
-                 std::vector<Place>* places) {
+                 std::vector<PassPosition>* positions) {
   const bool all = DrawOneIn(random, 2);
   for (auto unit = visits.rbegin(); unit != visits.rend(); ++unit) {
     if (all || !DrawOneIn(random, 4)) {
-      places->push_back({Place::Kind::kBackward, micro_batch, *unit});
+      positions->push_back({PassPosition::Kind::kBackward, micro_batch, *unit});
     }
   }
-  places->push_back({Place::Kind::kEndOfMicroBatch, micro_batch});
+  positions->push_back({PassPosition::Kind::kEndOfMicroBatch, micro_batch});
 }
 
 // Forwards run ahead of backwards, which come in any order; now and then there is a rest, or a
 // forward pass without a backward.
-std::vector<Place> DrawPlaces(Random& random, int units) {
-  std::vector<Place> places;
+std::vector<PassPosition> DrawPositions(Random& random, int units) {
+  std::vector<PassPosition> positions;
   struct Forward {
     std::int64_t micro_batch;
     std::vector<int> visits;
@@ -89,22 +90,22 @@ std::vector<Place> DrawPlaces(Random& random, int units) {
   for (int begun = 0; begun < micro_batches || !open.empty();) {
     if (begun < micro_batches && (open.empty() || DrawOneIn(random, 2))) {
       const std::vector<int> visits = DrawVisits(random, units);
-      AddForward(begun, visits, &places);
+      AddForward(begun, visits, &positions);
       if (DrawOneIn(random, 6)) {
-        places.push_back({Place::Kind::kRest});
+        positions.push_back({PassPosition::Kind::kBetweenPasses});
       } else {
         open.push_back({begun, visits});
       }
       ++begun;
     } else {
       const auto chosen = open.begin() + Draw(random, 0, static_cast<int>(open.size()) - 1);
-      AddBackward(random, chosen->micro_batch, chosen->visits, &places);
+      AddBackward(random, chosen->micro_batch, chosen->visits, &positions);
       open.erase(chosen);
-      if (DrawOneIn(random, 2)) places.push_back({Place::Kind::kRest});
+      if (DrawOneIn(random, 2)) positions.push_back({PassPosition::Kind::kBetweenPasses});
     }
   }
-  places.push_back({Place::Kind::kRest});
-  return places;
+  positions.push_back({PassPosition::Kind::kBetweenPasses});
+  return positions;
 }
 
 std::int64_t NeededAtOnce(const std::vector<PlannedUnit>& units) {
@@ -130,12 +131,12 @@ ResidencyPlan::Input DrawInput(Random& random) {
   if (DrawOneIn(random, 2)) input.budgets.persistent_parameter_bytes = Draw(random, 1, 40);
   if (DrawOneIn(random, 2)) input.budgets.persistent_bytes = Draw(random, 0, 300);
   input.overlap = DrawOneIn(random, 2);
-  input.reduce_whole_gradients = DrawOneIn(random, 4);
+  input.reduce_full_gradients = DrawOneIn(random, 4);
   if (DrawOneIn(random, 2)) input.budgets.reduce_bytes = Draw(random, 1, 300);
   const int units = static_cast<int>(input.units.size());
-  input.places = DrawPlaces(random, units);
+  input.positions = DrawPositions(random, units);
   if (DrawOneIn(random, 2)) {
-    input.places.pop_back();  // a rest
+    input.positions.pop_back();  // a rest
     AddBackward(random, /*micro_batch=*/99, DrawVisits(random, units), &input.expected);
   }
   return input;
@@ -161,57 +162,58 @@ class Simulation {
       case Action::Kind::kGather:
         EXPECT_TRUE(input_.sharding.parameters);
         EXPECT_TRUE(present_.insert(action.unit).second) << "gathered twice: " << action.unit;
-        EXPECT_TRUE(!IsAway(action.unit) || fetched_.count(action.unit)) << action.unit;
+        EXPECT_TRUE(!IsOffloaded(action.unit) || fetched_.count(action.unit)) << action.unit;
         EXPECT_LE(Bytes(Without(present_, persistent_)), input_.budgets.max_live_bytes);
-        if (input_.overlap) on_the_way_.insert(action.unit);
+        if (input_.overlap) arriving_.insert(action.unit);
         return;
       case Action::Kind::kRelease:
         EXPECT_FALSE(persistent_.count(action.unit)) << "was to stay: " << action.unit;
         EXPECT_EQ(present_.erase(action.unit), 1U) << "is not there: " << action.unit;
-        on_the_way_.erase(action.unit);
+        arriving_.erase(action.unit);
         return;
       case Action::Kind::kFetch:
-        EXPECT_TRUE(IsAway(action.unit));
+        EXPECT_TRUE(IsOffloaded(action.unit));
         EXPECT_FALSE(present_.count(action.unit)) << "what for: " << action.unit;
         EXPECT_TRUE(fetched_.insert(action.unit).second) << "fetched twice: " << action.unit;
         return;
-      case Action::Kind::kStow:
+      case Action::Kind::kOffload:
         EXPECT_EQ(fetched_.erase(action.unit), 1U) << "is not there: " << action.unit;
         return;
       case Action::Kind::kReduce:
-        if (input_.overlap) under_way_.insert(action.unit);
-        EXPECT_TRUE(under_way_.size() <= 1 || ReducedBytes() <= input_.budgets.reduce_bytes);
+        if (input_.overlap) in_flight_.insert(action.unit);
+        EXPECT_TRUE(in_flight_.size() <= 1 || ReducedBytes() <= input_.budgets.reduce_bytes);
         [[fallthrough]];
-      case Action::Kind::kKeepWhole:
+      case Action::Kind::kKeepFull:
         EXPECT_EQ(
             action.kind == Action::Kind::kReduce,
-            (input_.sharding.gradients || input_.reduce_whole_gradients) && !input_.hold_gradients);
+            (input_.sharding.gradients || input_.reduce_full_gradients) && !input_.hold_gradients);
         ending_.push_back(action.unit);
         return;
       case Action::Kind::kAwaitParameters:
         EXPECT_TRUE(input_.overlap);
-        on_the_way_.erase(action.unit);
+        arriving_.erase(action.unit);
         return;
       case Action::Kind::kAwaitGradients:
-        EXPECT_EQ(under_way_.erase(action.unit), 1U) << "nothing is under way: " << action.unit;
+        EXPECT_EQ(in_flight_.erase(action.unit), 1U) << "nothing is under way: " << action.unit;
         return;
     }
   }
 
   // At the place, behind its actions.
   void Arrive(std::size_t index) {
-    const Place& place = input_.places[index];
-    const bool ends = place.kind == Place::Kind::kEndOfMicroBatch;
-    const bool visits = place.kind == Place::Kind::kForward || place.kind == Place::Kind::kBackward;
+    const PassPosition& position = input_.positions[index];
+    const bool ends = position.kind == PassPosition::Kind::kEndOfMicroBatch;
+    const bool visits = position.kind == PassPosition::Kind::kForward ||
+                        position.kind == PassPosition::Kind::kBackward;
     for (const int unit : ending_) {
-      EXPECT_TRUE(ends || place.kind == Place::Kind::kBackward);
+      EXPECT_TRUE(ends || position.kind == PassPosition::Kind::kBackward);
       EXPECT_TRUE(input_.units[static_cast<std::size_t>(unit)].trained);
-      EXPECT_TRUE(ended_[place.micro_batch].insert(unit).second) << "ended twice: " << unit;
+      EXPECT_TRUE(ended_[position.micro_batch].insert(unit).second) << "ended twice: " << unit;
     }
     ending_.clear();
-    if (ends) CheckAllEnded(place.micro_batch);
-    if (ends) EXPECT_TRUE(under_way_.empty());
-    if (place.kind == Place::Kind::kRest) {
+    if (ends) CheckAllEnded(position.micro_batch);
+    if (ends) EXPECT_TRUE(in_flight_.empty());
+    if (position.kind == PassPosition::Kind::kBetweenPasses) {
       EXPECT_TRUE(Without(present_, persistent_).empty());
       EXPECT_TRUE(fetched_.empty());
     }
@@ -221,19 +223,20 @@ class Simulation {
       fetched += input_.units[static_cast<std::size_t>(unit)].fetched_bytes;
     }
     EXPECT_LE(fetched, input_.budgets.fetch_bytes);
-    const std::set<int> needed = Needs(place);
+    const std::set<int> needed = Needs(position);
     if (input_.sharding.parameters) {
       for (const int unit : needed) {
         EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
-        EXPECT_FALSE(on_the_way_.count(unit)) << "not yet there: " << unit;
+        EXPECT_FALSE(arriving_.count(unit)) << "not yet there: " << unit;
       }
       std::set<int> ahead = Without(Without(present_, needed), persistent_);
-      std::erase_if(ahead, [&](int unit) { return IsUsedSoonBehind(index, unit); });
+      std::erase_if(ahead, [&](int unit) { return IsUsedSoonAfter(index, unit); });
       EXPECT_LE(Bytes(ahead), input_.budgets.prefetch_bytes);
     }
-    if (place.kind != Place::Kind::kBackward) return;
-    for (const int unit : Reads(place.unit)) {
-      EXPECT_FALSE(ended_[place.micro_batch].count(unit)) << "its gradient is not done: " << unit;
+    if (position.kind != PassPosition::Kind::kBackward) return;
+    for (const int unit : Reads(position.unit)) {
+      EXPECT_FALSE(ended_[position.micro_batch].count(unit))
+          << "its gradient is not done: " << unit;
     }
   }
 
@@ -250,24 +253,25 @@ class Simulation {
     all.insert(unit);
     return all;
   }
-  std::set<int> Needs(const Place& place) const {
-    const bool backward = place.kind == Place::Kind::kBackward;
-    const bool reads = input_.units[static_cast<std::size_t>(place.unit)].backward_reads;
-    return backward && !reads ? std::set<int>() : Reads(place.unit);
+  std::set<int> Needs(const PassPosition& position) const {
+    const bool backward = position.kind == PassPosition::Kind::kBackward;
+    const bool reads = input_.units[static_cast<std::size_t>(position.unit)].backward_reads;
+    return backward && !reads ? std::set<int>() : Reads(position.unit);
   }
-  bool IsAway(int unit) const {
+  bool IsOffloaded(int unit) const {
     return input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
   }
   // Whether the unit may stay from its last use to its next one.
-  bool IsUsedSoonBehind(std::size_t index, int unit) const {
-    std::vector<Place> rest(input_.places.begin() + static_cast<long>(index), input_.places.end());
+  bool IsUsedSoonAfter(std::size_t index, int unit) const {
+    std::vector<PassPosition> rest(input_.positions.begin() + static_cast<long>(index),
+                                   input_.positions.end());
     rest.insert(rest.end(), input_.expected.begin(), input_.expected.end());
     std::int64_t between = 0;
-    for (const Place& place : rest) {
-      if (place.kind == Place::Kind::kRest) return false;
-      if (!place.is_visit()) continue;
-      if (Needs(place).count(unit)) return between < input_.budgets.reuse_bytes;
-      between += Bytes(Needs(place));
+    for (const PassPosition& position : rest) {
+      if (position.kind == PassPosition::Kind::kBetweenPasses) return false;
+      if (!position.is_visit()) continue;
+      if (Needs(position).count(unit)) return between < input_.budgets.reuse_bytes;
+      between += Bytes(Needs(position));
     }
     return false;
   }
@@ -278,7 +282,7 @@ class Simulation {
   }
   std::int64_t ReducedBytes() const {
     std::int64_t bytes = 0;
-    for (const int unit : under_way_) {
+    for (const int unit : in_flight_) {
       bytes += input_.units[static_cast<std::size_t>(unit)].reduced_bytes;
     }
     return bytes;
@@ -292,8 +296,8 @@ class Simulation {
   const ResidencyPlan::Input& input_;
   std::set<int> persistent_;
   std::set<int> present_;
-  std::set<int> on_the_way_;                     // of the present ones
-  std::set<int> under_way_;                      // gradients
+  std::set<int> arriving_;                       // of the present ones
+  std::set<int> in_flight_;                      // gradients
   std::set<int> fetched_;                        // shards on the device
   std::vector<int> ending_;                      // since the place before
   std::map<std::int64_t, std::set<int>> ended_;  // by micro-batch
@@ -303,9 +307,9 @@ class Simulation {
 void Simulate(const ResidencyPlan& plan, const ResidencyPlan::Input& input, Random* leave_out) {
   Simulation simulation(input);
   int from = -1;
-  for (int to = 0; to < static_cast<int>(input.places.size()); ++to) {
-    const Place& place = input.places[static_cast<std::size_t>(to)];
-    const bool backward = place.kind == Place::Kind::kBackward;
+  for (int to = 0; to < static_cast<int>(input.positions.size()); ++to) {
+    const PassPosition& position = input.positions[static_cast<std::size_t>(to)];
+    const bool backward = position.kind == PassPosition::Kind::kBackward;
     if (leave_out != nullptr && backward && DrawOneIn(*leave_out, 3)) continue;
     for (const Action& action : plan.ListActions(from, to)) simulation.Do(action);
     simulation.Arrive(static_cast<std::size_t>(to));
@@ -331,12 +335,12 @@ ResidencyPlan::Input MakeTiedInput(int units) {
                              .sharding = config::ShardingOfStage(3, 2)};
   for (PlannedUnit& unit : input.units) unit = {.bytes = 10, .trained = true};
   input.units.back().also_reads = {0};
-  AddForward(0, units, &input.places);
+  AddForward(0, units, &input.positions);
   for (int unit = units - 1; unit >= 0; --unit) {
-    input.places.push_back({Place::Kind::kBackward, 0, unit});
+    input.positions.push_back({PassPosition::Kind::kBackward, 0, unit});
   }
-  input.places.push_back({Place::Kind::kEndOfMicroBatch, 0});
-  input.places.push_back({Place::Kind::kRest});
+  input.positions.push_back({PassPosition::Kind::kEndOfMicroBatch, 0});
+  input.positions.push_back({PassPosition::Kind::kBetweenPasses});
   return input;
 }
 
@@ -346,15 +350,15 @@ ResidencyPlan::Input MakeTiedInput(int units) {
 std::vector<std::string> Describe(const ResidencyPlan::Input& input) {
   constexpr std::string_view kNames = "rk-+fswe";
   const ResidencyPlan plan(input);
-  std::vector<std::string> places;
-  for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
+  std::vector<std::string> positions;
+  for (int position = 0; position < static_cast<int>(input.positions.size()); ++position) {
     std::string text;
-    for (const Action& action : plan.ListActions(place - 1, place)) {
+    for (const Action& action : plan.ListActions(position - 1, position)) {
       text += kNames[static_cast<std::size_t>(action.kind)] + std::to_string(action.unit);
     }
-    places.push_back(text);
+    positions.push_back(text);
   }
-  return places;
+  return positions;
 }
 
 // The unit's gradient ends after its last backward, however often it is visited.
@@ -362,8 +366,9 @@ TEST(ResidencyPlan, EndsGradientsOfUnitsThatAreVisitedAgain) {
   ResidencyPlan::Input input{.units = std::vector<PlannedUnit>(3),
                              .sharding = config::ShardingOfStage(2, 2)};
   for (PlannedUnit& unit : input.units) unit = {.bytes = 10, .trained = true};
-  for (const int unit : {1, 0, 1, 2}) input.places.push_back({Place::Kind::kBackward, 0, unit});
-  input.places.push_back({Place::Kind::kEndOfMicroBatch, 0});
+  for (const int unit : {1, 0, 1, 2})
+    input.positions.push_back({PassPosition::Kind::kBackward, 0, unit});
+  input.positions.push_back({PassPosition::Kind::kEndOfMicroBatch, 0});
   EXPECT_THAT(Describe(input), testing::ElementsAre("", "", "r0", "r1", "r2"));
 }
 
@@ -376,8 +381,8 @@ TEST(ResidencyPlan, GoesOnFromAPassThatTookAnotherPath) {
                              .reducing = {2}};
   for (PlannedUnit& unit : input.units) unit = {.bytes = 10, .reduced_bytes = 10, .trained = true};
   input.budgets.reduce_bytes = 100;
-  for (const int unit : {1, 0}) input.places.push_back({Place::Kind::kBackward, 0, unit});
-  input.places.push_back({Place::Kind::kEndOfMicroBatch, 0});
+  for (const int unit : {1, 0}) input.positions.push_back({PassPosition::Kind::kBackward, 0, unit});
+  input.positions.push_back({PassPosition::Kind::kEndOfMicroBatch, 0});
   EXPECT_THAT(Describe(input), testing::ElementsAre("w1", "r1w0", "r0e2e1e0"));
   const std::uint64_t hash = ResidencyPlan(input).hash();
   input.ended = {2};
@@ -413,7 +418,7 @@ TEST(ResidencyPlan, StartsGathersAtOnePlaceAndAwaitsThemAtAnother) {
   input.units.back().also_reads = {};
   for (PlannedUnit& unit : input.units) unit.reduced_bytes = 10;
   input.overlap = true;
-  input.budgets.prefetch_bytes = input.budgets.reduce_bytes = ResidencyBudgets::kLargestPlace;
+  input.budgets.prefetch_bytes = input.budgets.reduce_bytes = ResidencyBudgets::kLargestNeed;
   EXPECT_THAT(Describe(input),
               testing::ElementsAre("+0+1w0", "-0+2w1", "-1+3w2", "w3", "w3", "-3+1r3w2",
                                    "e3-2+0r2w1", "e2-1r1w0", "e1r0e0", "-0"));
@@ -424,7 +429,7 @@ TEST(ResidencyPlan, StartsGathersAtOnePlaceAndAwaitsThemAtAnother) {
   input.sharding = config::ShardingOfStage(1, 2);
   EXPECT_THAT(Describe(input),
               testing::ElementsAre("w0", "w1", "w2", "w3", "w3", "k3w2", "k2w1", "k1w0", "k0", ""));
-  input.reduce_whole_gradients = true;
+  input.reduce_full_gradients = true;
   EXPECT_THAT(Describe(input), testing::ElementsAre("w0", "w1", "w2", "w3", "w3", "r3w2", "r2w1",
                                                     "e3r1w0", "e2r0e1e0", ""));
 }
@@ -432,7 +437,7 @@ TEST(ResidencyPlan, StartsGathersAtOnePlaceAndAwaitsThemAtAnother) {
 // The last place needs two units, and what is gathered ahead is to be enough for it.
 TEST(ResidencyPlan, HasABudgetThatTheLargestPlaceFitsInto) {
   ResidencyPlan::Input input = MakeTiedInput(3), explicitly = input;
-  input.budgets.prefetch_bytes = ResidencyBudgets::kLargestPlace;
+  input.budgets.prefetch_bytes = ResidencyBudgets::kLargestNeed;
   explicitly.budgets.prefetch_bytes = 20;
   EXPECT_EQ(Describe(input), Describe(explicitly));
   EXPECT_EQ(ResidencyPlan(input).hash(), ResidencyPlan(explicitly).hash());
@@ -482,8 +487,8 @@ TEST(ResidencyPlan, KeepsSmallUnitsAfterTheFirstGather) {
 
 TEST(ResidencyPlan, KeepsUnitsOfExpectedPlacesWithoutGathers) {
   ResidencyPlan::Input input = MakeTiedInput(3);
-  input.expected.assign(input.places.begin() + 3, input.places.end());
-  input.places.resize(3);
+  input.expected.assign(input.positions.begin() + 3, input.positions.end());
+  input.positions.resize(3);
   input.budgets.prefetch_bytes = 10;
   EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "", "-1+2"));
   input.budgets.reuse_bytes = 1000;
@@ -577,8 +582,8 @@ TEST(ResidencyPlan, OfManyUnitsAndBoundlessBudgetsIsMadeAtOnce) {
   input.budgets = {.prefetch_bytes = kAll / 2, .reuse_bytes = kAll / 2, .fetch_bytes = kAll / 2};
   const ResidencyPlan plan(input);
   int gathers = 0;
-  for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
-    for (const Action& action : plan.ListActions(place - 1, place)) {
+  for (int position = 0; position < static_cast<int>(input.positions.size()); ++position) {
+    for (const Action& action : plan.ListActions(position - 1, position)) {
       if (action.kind == Action::Kind::kGather) ++gathers;
     }
   }
@@ -603,8 +608,9 @@ TEST(ResidencyPlan, GathersAUnitAboveTheLiveLimitAlone) {
   const ResidencyPlan plain(input);
   input.budgets = {.prefetch_bytes = 1000, .max_live_bytes = 0, .reuse_bytes = 1000};
   const ResidencyPlan plan(input);
-  for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
-    EXPECT_EQ(plan.ListActions(place - 1, place), plain.ListActions(place - 1, place)) << place;
+  for (int position = 0; position < static_cast<int>(input.positions.size()); ++position) {
+    EXPECT_EQ(plan.ListActions(position - 1, position), plain.ListActions(position - 1, position))
+        << position;
   }
 }
 
@@ -619,16 +625,16 @@ TEST(ResidencyPlan, HasAHashThatDistinguishesPlans) {
   others[3].sharding.parameters = false;
   others[4].budgets.prefetch_bytes = 1;
   others[5].hold_gradients = true;
-  std::swap(others[6].places[1], others[6].places[2]);
+  std::swap(others[6].positions[1], others[6].positions[2]);
   others[7].budgets.reuse_bytes = 1;
   others[8].budgets.fetch_bytes = 1;
   others[9].units[1].fetched_bytes = 1;
-  others[10].expected = {{Place::Kind::kBackward, 0, 1}};
+  others[10].expected = {{PassPosition::Kind::kBackward, 0, 1}};
   others[11].units[1].largest_bytes = 1;
   others[12].budgets.persistent_parameter_bytes = 1;
   others[13].budgets.persistent_bytes = 1;
   others[14].overlap = true;
-  others[15].reduce_whole_gradients = true;
+  others[15].reduce_full_gradients = true;
   others[16].units[1].reduced_bytes = 1;
   others[17].budgets.reduce_bytes = 1;
   others[18].units[1].backward_reads = false;

@@ -22,27 +22,27 @@ std::optional<std::pair<std::string, std::string>> Find(const std::vector<at::Te
 }
 
 TEST(SharedMemory, IsFoundWhereverTheParametersBegin) {
-  const at::Tensor whole = at::zeros({12});
+  const at::Tensor full = at::zeros({12});
   const at::Tensor apart = at::zeros({12});
-  EXPECT_THAT(Find({whole, apart, whole.view({3, 4})}), Optional(Pair("0", "2")));
-  EXPECT_THAT(Find({apart, whole.narrow(0, 5, 4), whole}), Optional(Pair("1", "2")));
-  EXPECT_THAT(Find({whole.narrow(0, 0, 6), whole.narrow(0, 5, 6)}), Optional(Pair("0", "1")));
-  EXPECT_THAT(Find({whole.narrow(0, 3, 2), whole.view(at::kByte).narrow(0, 14, 2)}),
+  EXPECT_THAT(Find({full, apart, full.view({3, 4})}), Optional(Pair("0", "2")));
+  EXPECT_THAT(Find({apart, full.narrow(0, 5, 4), full}), Optional(Pair("1", "2")));
+  EXPECT_THAT(Find({full.narrow(0, 0, 6), full.narrow(0, 5, 6)}), Optional(Pair("0", "1")));
+  EXPECT_THAT(Find({full.narrow(0, 3, 2), full.view(at::kByte).narrow(0, 14, 2)}),
               Optional(Pair("0", "1")));
 }
 
 TEST(SharedMemory, IgnoresTensorsThatOnlyShareAStorage) {
-  const at::Tensor whole = at::zeros({4, 6});
-  EXPECT_EQ(Find({whole.narrow(0, 0, 2), whole.narrow(0, 2, 2)}), std::nullopt);
-  EXPECT_EQ(Find({whole.narrow(1, 3, 3), whole.narrow(1, 0, 3)}), std::nullopt);
-  EXPECT_THAT(Find({whole.narrow(1, 0, 3), whole.narrow(1, 2, 3)}), Optional(Pair("0", "1")));
+  const at::Tensor full = at::zeros({4, 6});
+  EXPECT_EQ(Find({full.narrow(0, 0, 2), full.narrow(0, 2, 2)}), std::nullopt);
+  EXPECT_EQ(Find({full.narrow(1, 3, 3), full.narrow(1, 0, 3)}), std::nullopt);
+  EXPECT_THAT(Find({full.narrow(1, 0, 3), full.narrow(1, 2, 3)}), Optional(Pair("0", "1")));
 }
 
 TEST(SharedMemory, NeedsData) {
   at::Tensor without = at::empty({4});
   without.storage().set_nbytes(0);
-  const at::Tensor whole = at::zeros({4});
-  EXPECT_EQ(Find({without, without.view({2, 2}), whole.narrow(0, 1, 0), whole}), std::nullopt);
+  const at::Tensor full = at::zeros({4});
+  EXPECT_EQ(Find({without, without.view({2, 2}), full.narrow(0, 1, 0), full}), std::nullopt);
 }
 
 }  // namespace

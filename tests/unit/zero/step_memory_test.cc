@@ -64,7 +64,7 @@ TEST(StepMemoryTest, StageThreeHasShardsAndTheBuffersOfTheBlocksThatAreThere) {
 
 TEST(StepMemoryTest, ALaterStepBeginsWithTheBuffersThatTheFirstHasKept) {
   StepMemoryInput input = MakeInput(2, 4);
-  input.activations.back() = {.kept = 0, .forward = 100'000'000, .backward = 0};
+  input.activations.back() = {.saved = 0, .forward = 100'000'000, .backward = 0};
   const StepMemory memory = PlanStepMemory(input);
   EXPECT_EQ(memory.when, "the forward pass of block 5");
   EXPECT_EQ(memory.first_step_peak, memory.peak.total() - memory.peak.comm_buffers);
@@ -81,26 +81,26 @@ TEST(StepMemoryTest, SixteenBitsHaveMastersInThirtyTwo) {
 
 TEST(StepMemoryTest, GradientsThatTravelInAnotherTypeAreCopied) {
   StepMemoryInput input = MakeInput(0, 2);
-  input.travel = config::DataType::kBf16;
+  input.reduction_type = config::DataType::kBf16;
   const StepMemory memory = PlanStepMemory(input);
   EXPECT_EQ(memory.peak.total(), 16 * kAll) << "stage 0 reduces once, in place or bucket by bucket";
   input = MakeInput(1, 2);
   const std::int64_t plain = PlanStepMemory(input).peak.total();
-  input.travel = config::DataType::kBf16;
+  input.reduction_type = config::DataType::kBf16;
   EXPECT_EQ(PlanStepMemory(input).peak.total(), plain + 2 * kTable);
 }
 
 TEST(StepMemoryTest, ActivationsOfAllBlocksMeetInTheHeadsForwardPass) {
   StepMemoryInput input = MakeInput(0, 1);
-  constexpr std::int64_t kKept = 10'000'000;
+  constexpr std::int64_t kSaved = 10'000'000;
   for (BlockActivations& block : input.activations) {
-    block = {.kept = kKept, .forward = kKept, .backward = kKept + 500};
+    block = {.saved = kSaved, .forward = kSaved, .backward = kSaved + 500};
   }
-  input.activations.back().forward = 2 * kKept;
+  input.activations.back().forward = 2 * kSaved;
   input.batch_bytes = 77;
   const StepMemory memory = PlanStepMemory(input);
   EXPECT_EQ(memory.when, "the forward pass of block 5");
-  EXPECT_EQ(memory.peak.activations, 77 + 7 * kKept);
+  EXPECT_EQ(memory.peak.activations, 77 + 7 * kSaved);
   EXPECT_EQ(memory.peak.gradients, 0);
   input.micro_batches = 2;
   EXPECT_EQ(PlanStepMemory(input).peak.gradients, 4 * kAll) << "those of the micro-batch before";
@@ -123,24 +123,24 @@ TEST(StepMemoryTest, CountsFilesAndOnlyTheirBuffersInMemory) {
   for (const int ranks : {1, 4}) {
     const StepMemory memory =
         PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = ranks}));
-    EXPECT_EQ(memory.away.files, 16 * kAll / ranks);
-    EXPECT_GT(memory.away.file_buffers, 0);
-    EXPECT_LE(memory.away.file_buffers, memory.away.files);
+    EXPECT_EQ(memory.offload.files, 16 * kAll / ranks);
+    EXPECT_GT(memory.offload.file_buffers, 0);
+    EXPECT_LE(memory.offload.file_buffers, memory.offload.files);
     EXPECT_EQ(memory.peak.total(), memory.peak.comm_buffers);
-    EXPECT_EQ(memory.away.host, 0);
+    EXPECT_EQ(memory.offload.host, 0);
   }
 }
 
 TEST(StepMemoryTest, TheFirstBucketsKeepStateAndGradientsByTheRatio) {
-  EXPECT_EQ(ListKept({60, 30, 10, 20}, 1.0), (std::vector<bool>{false, false, false, false}));
-  EXPECT_EQ(ListKept({60, 30, 10, 20}, 0.65), (std::vector<bool>{false, true, true, false}));
-  EXPECT_EQ(ListKept({60, 30, 10, 20}, 0.0), (std::vector<bool>{true, true, true, true}));
+  EXPECT_EQ(ChooseResident({60, 30, 10, 20}, 1.0), (std::vector<bool>{false, false, false, false}));
+  EXPECT_EQ(ChooseResident({60, 30, 10, 20}, 0.65), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ(ChooseResident({60, 30, 10, 20}, 0.0), (std::vector<bool>{true, true, true, true}));
   StepMemoryInput input = MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = 1});
   input.tiers.optimizer_share = 1.0 - 1.5 * kLayer / kAll;
   const StepMemory memory = PlanStepMemory(input);
-  const std::int64_t kept = kLayer + 1024;  // the first layer, and the head
-  EXPECT_EQ(memory.away.files, 16 * kAll - 12 * kept);
-  EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kept);
+  const std::int64_t saved = kLayer + 1024;  // the first layer, and the head
+  EXPECT_EQ(memory.offload.files, 16 * kAll - 12 * saved);
+  EXPECT_EQ(memory.between_steps.optimizer_state, 8 * saved);
 }
 
 TEST(StepMemoryTest, NumbersThatNoMemoryHasBoundNothing) {
@@ -154,7 +154,7 @@ TEST(StepMemoryTest, NumbersThatNoMemoryHasBoundNothing) {
                                             .max_in_cpu = 9'000'000'000'000'000'000};
   const Tiers tiers = PlanTiers(config, /*on_gpu=*/false);
   EXPECT_EQ(tiers.waiting_bytes, 4 * (std::int64_t{64} << 20) * 4);
-  EXPECT_EQ(tiers.kept_parameter_bytes, std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(tiers.resident_parameter_bytes, std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(ChooseFetchBytes(config.zero_optimization, 4),
             std::numeric_limits<std::int64_t>::max());
 }
@@ -163,15 +163,15 @@ TEST(StepMemoryTest, UpdatesInTheBackwardPassLeaveOneBlocksGradients) {
   StepMemoryInput input = MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = 2});
   input.tiers.updates_in_backward = true;
   StepMemory memory = PlanStepMemory(input);
-  EXPECT_EQ(memory.away.files, 12 * kAll / 2) << "no gradients";
+  EXPECT_EQ(memory.offload.files, 12 * kAll / 2) << "no gradients";
   EXPECT_LE(memory.peak.gradients, 4 * kTable / 2);
   input.micro_batches = 2;
   memory = PlanStepMemory(input);
-  EXPECT_EQ(memory.away.files, 16 * kAll / 2) << "those of the first micro-batch";
+  EXPECT_EQ(memory.offload.files, 16 * kAll / 2) << "those of the first micro-batch";
   EXPECT_EQ(memory.peak.gradients, 0);
 
-  input.tiers.takes_back = true;
-  EXPECT_EQ(PlanStepMemory(input).away.files, (16 + 12) * kAll / 2) << "weights and state twice";
+  input.tiers.rolls_back = true;
+  EXPECT_EQ(PlanStepMemory(input).offload.files, (16 + 12) * kAll / 2) << "weights and state twice";
 
   StepMemoryInput alone = MakeInput(1, 1);
   alone.tiers.updates_in_backward = true;
@@ -195,21 +195,21 @@ TEST(StepMemoryTest, BuffersOfAnySizeDoNotExceedTheTransfers) {
   input.units = MakeUnits();
   input.activations.resize(input.units.size());
   const StepMemory memory = PlanStepMemory(input);
-  EXPECT_EQ(memory.away.file_buffers, memory.away.files);
+  EXPECT_EQ(memory.offload.file_buffers, memory.offload.files);
   EXPECT_EQ(memory.between_steps.parameters, 4 * kAll) << "they all stay here";
 }
 
 TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
   const StepMemory memory =
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4}));
-  EXPECT_EQ(memory.away, AwayMemory{});
+  EXPECT_EQ(memory.offload, OffloadedMemory{});
   EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kAll / 4);
 }
 
 TEST(StepMemoryTest, AGpuHoldsTheHostStateOfOneBlock) {
   const StepMemory memory =
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4, .on_gpu = true}));
-  EXPECT_EQ(memory.away.host, 12 * kAll / 4) << "gradients stay on the GPU";
+  EXPECT_EQ(memory.offload.host, 12 * kAll / 4) << "gradients stay on the GPU";
   EXPECT_EQ(memory.between_steps.optimizer_state, 0);
   EXPECT_LE(memory.peak.optimizer_state, 8 * (kTable + kLayer) / 4) << "one of them comes";
   EXPECT_LE(memory.peak.parameters, 4 * (kTable + kLayer) / 4);
@@ -217,18 +217,18 @@ TEST(StepMemoryTest, AGpuHoldsTheHostStateOfOneBlock) {
 
 TEST(StepMemoryTest, AnOptimizerOfRangesReadsOneFullRangeFromFiles) {
   config::DsConfig lamb;
-  EXPECT_TRUE(DescribeStep(lamb, {}).cuts_turns);
+  EXPECT_TRUE(DescribeStep(lamb, {}).splits_sub_groups);
   lamb.optimizer.algorithm = config::LambConfig{};
-  EXPECT_FALSE(DescribeStep(lamb, {}).cuts_turns);
+  EXPECT_FALSE(DescribeStep(lamb, {}).splits_sub_groups);
   StepMemoryInput input = MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = 2});
   input.tiers.most_elements = 1024;
   input.tiers.waiting_bytes = 0;
-  const std::int64_t cut = PlanStepMemory(input).away.file_buffers;
-  input.cuts_turns = false;
-  const std::int64_t whole = PlanStepMemory(input).away.file_buffers;
+  const std::int64_t cut = PlanStepMemory(input).offload.file_buffers;
+  input.splits_sub_groups = false;
+  const std::int64_t full = PlanStepMemory(input).offload.file_buffers;
   // Weights, gradient and two moments of the table, beside parameters on their way.
-  EXPECT_EQ(whole, 16 * kTable / 2 + 2 * 4 * kTable / 2);
-  EXPECT_LT(cut, whole);
+  EXPECT_EQ(full, 16 * kTable / 2 + 2 * 4 * kTable / 2);
+  EXPECT_LT(cut, full);
 }
 
 TEST(StepMemoryTest, MuonKeepsOneValueLessAndMakesItsMatricesOrthogonalOnItsWay) {
@@ -301,14 +301,14 @@ TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldTheSame) {
     StepMemoryInput input = MakeInput(stage, 2);
     for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
     input.micro_batches = 3;
-    const StepMemory in_turn = PlanStepMemory(input);
+    const StepMemory by_sub_group = PlanStepMemory(input);
     for (std::int64_t m = 0; m < 3; ++m) {
       input.passes.insert(input.passes.end(), {{kF, m}, {kB, m}});
     }
     const StepMemory listed = PlanStepMemory(input);
-    EXPECT_EQ(listed.peak, in_turn.peak);
-    EXPECT_EQ(listed.peak_activations, in_turn.peak_activations);
-    EXPECT_EQ(listed.between_steps, in_turn.between_steps);
+    EXPECT_EQ(listed.peak, by_sub_group.peak);
+    EXPECT_EQ(listed.peak_activations, by_sub_group.peak_activations);
+    EXPECT_EQ(listed.between_steps, by_sub_group.between_steps);
   }
 }
 

@@ -15,8 +15,8 @@ StepWindows Choose(const config::ZeroConfig& zero, const SteppedStage& stage = k
 
 TEST(StepWindowsTest, AStageThatFitsIsGatheredAndReducedOnceAStep) {
   const StepWindows windows = Choose({.reduce_bucket_size = 800, .max_live_parameters = 1000});
-  EXPECT_TRUE(windows.parameters.whole_step);
-  EXPECT_TRUE(windows.gradients.whole_step);
+  EXPECT_TRUE(windows.parameters.full_step);
+  EXPECT_TRUE(windows.gradients.full_step);
   EXPECT_EQ(DescribeWindows(windows),
             "parameters are gathered once a step: stage3_max_live_parameters (1000) holds the 1000 "
             "parameters of the stage; gradients are reduced once a step: reduce_bucket_size (800) "
@@ -25,8 +25,8 @@ TEST(StepWindowsTest, AStageThatFitsIsGatheredAndReducedOnceAStep) {
 
 TEST(StepWindowsTest, OneThatDoesNotFitHasWindowsOfAMicroBatch) {
   const StepWindows windows = Choose({.reduce_bucket_size = 799, .max_live_parameters = 999});
-  EXPECT_FALSE(windows.parameters.whole_step);
-  EXPECT_FALSE(windows.gradients.whole_step);
+  EXPECT_FALSE(windows.parameters.full_step);
+  EXPECT_FALSE(windows.gradients.full_step);
   EXPECT_EQ(windows.parameters.why,
             "stage3_max_live_parameters (999) is below the 1000 parameters of the stage");
   EXPECT_EQ(windows.gradients.why,
@@ -34,9 +34,9 @@ TEST(StepWindowsTest, OneThatDoesNotFitHasWindowsOfAMicroBatch) {
 }
 
 TEST(StepWindowsTest, ParametersGoWhereTheirNextUseIsTooFar) {
-  EXPECT_TRUE(Choose({.max_reuse_distance = 2000}).parameters.whole_step);
+  EXPECT_TRUE(Choose({.max_reuse_distance = 2000}).parameters.full_step);
   const StepWindow window = Choose({.max_reuse_distance = 1999}).parameters;
-  EXPECT_FALSE(window.whole_step);
+  EXPECT_FALSE(window.full_step);
   EXPECT_EQ(window.why,
             "stage3_max_reuse_distance (1999) is below the 2000 parameters of two passes through "
             "the stage");
@@ -49,17 +49,17 @@ TEST(StepWindowsTest, SilentKeysHaveTheValuesOfDeepSpeed) {
     stage.trained = trained;
     return Choose({}, stage);
   };
-  EXPECT_TRUE(choose(1'000'000'000, 500'000'000).parameters.whole_step);
-  EXPECT_TRUE(choose(1'000'000'000, 500'000'000).gradients.whole_step);
-  EXPECT_FALSE(choose(1'000'000'001, 500'000'001).parameters.whole_step);
-  EXPECT_FALSE(choose(1'000'000'001, 500'000'001).gradients.whole_step);
+  EXPECT_TRUE(choose(1'000'000'000, 500'000'000).parameters.full_step);
+  EXPECT_TRUE(choose(1'000'000'000, 500'000'000).gradients.full_step);
+  EXPECT_FALSE(choose(1'000'000'001, 500'000'001).parameters.full_step);
+  EXPECT_FALSE(choose(1'000'000'001, 500'000'001).gradients.full_step);
 }
 
 TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
-  const StepWindows whole = Choose({}, kStage, {.optimizer = true});
-  EXPECT_EQ(whole.parameters.why, "ranks have all of them");
-  EXPECT_EQ(whole.gradients.why, "ranks have all of them");
-  EXPECT_EQ(DescribeWindows(whole), "ranks have all parameters and gradients");
+  const StepWindows full = Choose({}, kStage, {.optimizer = true});
+  EXPECT_EQ(full.parameters.why, "ranks have all of them");
+  EXPECT_EQ(full.gradients.why, "ranks have all of them");
+  EXPECT_EQ(DescribeWindows(full), "ranks have all parameters and gradients");
   EXPECT_EQ(DescribeWindows(Choose({}, kStage, {.optimizer = true, .gradients = true})),
             "ranks have all parameters; gradients are reduced once a step: reduce_bucket_size "
             "(500000000) holds the 800 gradients of the stage");
@@ -69,7 +69,7 @@ TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
   SteppedStage once = kStage;
   once.micro_batches = 1;
   EXPECT_EQ(Choose({}, once).parameters.why, "a step has one micro-batch");
-  EXPECT_FALSE(Choose({}, once).parameters.whole_step);
+  EXPECT_FALSE(Choose({}, once).parameters.full_step);
   EXPECT_EQ(DescribeWindows(Choose({}, once)),
             "parameters and gradients are gathered and reduced for each micro-batch: a step has "
             "one micro-batch");

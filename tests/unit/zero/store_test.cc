@@ -73,14 +73,14 @@ TEST(Store, IsReadAndWrittenInPlace) {
   const Setting setting;
   Store store = MakeStore(setting);
   const auto source = SourceOf(store, {2, 4});
-  for (const bool away : {false, true}) {
-    SCOPED_TRACE(away);
-    const at::Tensor values = at::arange(2, 6, at::kFloat) + (away ? 10 : 0);
-    if (away) store.Release();
+  for (const bool is_offloaded : {false, true}) {
+    SCOPED_TRACE(is_offloaded);
+    const at::Tensor values = at::arange(2, 6, at::kFloat) + (is_offloaded ? 10 : 0);
+    if (is_offloaded) store.Release();
     EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values));
     EXPECT_TRUE(checkpoint::WriteAll(values + 10, *source).ok());
     EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values + 10));
-    EXPECT_EQ(store.AcquireWhereItLies({0, 8}, Access::kRead).tensor()[7].item<float>(), 7.0F);
+    EXPECT_EQ(store.AcquireOnOwnTier({0, 8}, Access::kRead).tensor()[7].item<float>(), 7.0F);
   }
   EXPECT_TRUE(
       store.Acquire().tensor().equal(at::tensor({0.F, 1.F, 22.F, 23.F, 24.F, 25.F, 6.F, 7.F})))
@@ -91,7 +91,7 @@ TEST(StoreDeathTest, ReloadsNoBytesInUse) {
   const Setting setting;
   Store store = MakeStore(setting);
   store.Release();
-  const Lease lease = store.AcquireWhereItLies({0, 1}, Access::kRead);
+  const Lease lease = store.AcquireOnOwnTier({0, 1}, Access::kRead);
   EXPECT_DEATH(store.Prefetch(), "brought back from under a lease");
 }
 
@@ -106,7 +106,7 @@ struct FileSetting {
   }
 
   Store Make(std::int64_t count) const {
-    return {setting.context, {count, at::kFloat, MemoryUse::kMasterWeights, Rest::kFile}};
+    return {setting.context, {count, at::kFloat, MemoryUse::kMasterWeights, StorageTier::kFile}};
   }
 
   ds::testing::TemporaryFolder folder;
@@ -122,16 +122,16 @@ struct FileSetting {
 TEST(StoreInAFile, BringsRangesForTheirLeases) {
   const FileSetting files;
   Store store = files.Make(5000);
-  EXPECT_TRUE(store.rests_in_file() && store.rests_away());
+  EXPECT_TRUE(store.is_in_file() && store.is_offloaded());
   store.Acquire(Access::kOverwrite).tensor().copy_(at::arange(5000));
-  store.Stow();
+  store.Offload();
   store.Acquire({1024, 1024}).tensor().add_(1);
-  store.Stow({1024, 1024});
+  store.Offload({1024, 1024});
   store.Prefetch({2048, 2048});
   EXPECT_TRUE(store.Acquire({2048, 2048}, Access::kRead)
                   .tensor()
                   .equal(at::arange(2048, 4096, at::kFloat)));
-  store.Stow();
+  store.Offload();
   EXPECT_EQ(store.Acquire({1500, 1}, Access::kRead).tensor().item<float>(), 1501.0F);
   EXPECT_EQ(store.Acquire({4999, 1}, Access::kRead).tensor().item<float>(), 4999.0F);
 }
@@ -142,9 +142,9 @@ TEST(StoreInAFile, IsCopiedForTheLeasesOfADeviceAndBackAfterThem) {
   files.setting.context.tiers.copies_from_files = true;
   Store store = files.Make(5000);
   store.Acquire(Access::kOverwrite).tensor().copy_(at::arange(5000));
-  store.Stow();
+  store.Offload();
   {
-    const Lease host = store.AcquireWhereItLies({1024, 1024}, Access::kUpdate);
+    const Lease host = store.AcquireOnOwnTier({1024, 1024}, Access::kUpdate);
     const Lease lease = store.Acquire({1024, 1024});
     EXPECT_NE(lease.tensor().data_ptr(), host.tensor().data_ptr());
     const device::MemoryLedger& ledger = files.setting.ledger;
@@ -152,11 +152,11 @@ TEST(StoreInAFile, IsCopiedForTheLeasesOfADeviceAndBackAfterThem) {
     lease.tensor().add_(1);
     EXPECT_EQ(host.tensor()[0].item<float>(), 1024.0F) << "not yet";
   }
-  store.Stow();
+  store.Offload();
   EXPECT_EQ(files.setting.ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 0);
   store.Acquire({1024, 1024}, Access::kRead).tensor().zero_();  // of its own copy
-  store.Stow();
-  EXPECT_TRUE(store.AcquireWhereItLies({1024, 1024}, Access::kRead)
+  store.Offload();
+  EXPECT_TRUE(store.AcquireOnOwnTier({1024, 1024}, Access::kRead)
                   .tensor()
                   .equal(at::arange(1025, 2049, at::kFloat)));
   EXPECT_EQ(store.Acquire({4999, 1}, Access::kRead).tensor().item<float>(), 4999.0F);
@@ -173,7 +173,7 @@ TEST(StoreInAFile, IsBookedAsAFile) {
 TEST(StoreInAFile, IsNoneWhereItIsSmall) {
   const FileSetting files(/*smallest_bytes=*/20'001);
   const Store store = files.Make(5000);
-  EXPECT_FALSE(store.rests_away());
+  EXPECT_FALSE(store.is_offloaded());
   EXPECT_EQ(files.setting.ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 20'000);
 }
 
@@ -182,7 +182,7 @@ TEST(StoreInAFile, IsZeroedOverOldData) {
   {
     Store before = files.Make(5000);
     before.Acquire(Access::kOverwrite).tensor().fill_(7);
-    before.Stow();
+    before.Offload();
   }
   Store store = files.Make(5000);
   store.Zero();
@@ -193,7 +193,7 @@ TEST(StoreInAFile, IsReadAndWrittenByCheckpointsRangeByRange) {
   const FileSetting files;
   Store store = files.Make(5000);
   store.Acquire(Access::kOverwrite).tensor().copy_(at::arange(5000));
-  store.Stow();
+  store.Offload();
   const auto source = SourceOf(store, {100, 3000});
   const at::Tensor values = at::arange(100, 3100, at::kFloat);
   EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values));
@@ -206,7 +206,7 @@ TEST(StoreInAFile, NamesFailedReads) {
   FileSetting files;
   Store store = files.Make(5000);
   store.Acquire(Access::kOverwrite).tensor().zero_();
-  store.Stow();
+  store.Offload();
   files.read_error = EIO;
   try {
     store.Acquire(Access::kRead);

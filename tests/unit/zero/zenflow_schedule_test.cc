@@ -16,7 +16,7 @@ std::string Draw(const ZenFlowConfig& config, std::int64_t updates) {
   for (std::int64_t update = 1; update <= updates; ++update) {
     const ZenFlowStep step = PlanZenFlowStep(config, update);
     drawn += step.selects ? "S" : step.has_important ? "i" : ".";
-    drawn += step.updates_rest ? "A " : " ";
+    drawn += step.updates_unselected ? "A " : " ";
   }
   return drawn;
 }
@@ -57,16 +57,16 @@ TEST(ZenFlowScheduleTest, OtherColumnsAreDueOnceTheyWeighAStepOfTheImportant) {
   const ZenFlowConfig config{.topk_ratio = 0.1, .auto_ratio = 1.0};
   ZenFlowBalance balance;
   for (int step = 1; step < 9; ++step) {
-    EXPECT_FALSE(balance.Add({{.important = 9.0, .rest = 9.0}}, config)) << step;
+    EXPECT_FALSE(balance.Add({{.important = 9.0, .unselected = 9.0}}, config)) << step;
   }
-  EXPECT_TRUE(balance.Add({{.important = 9.0, .rest = 9.01}}, config));
+  EXPECT_TRUE(balance.Add({{.important = 9.0, .unselected = 9.01}}, config));
   balance.Clear();
-  EXPECT_FALSE(balance.Add({{.important = 9.0, .rest = 9.0}}, config));
+  EXPECT_FALSE(balance.Add({{.important = 9.0, .unselected = 9.0}}, config));
 }
 
 TEST(ZenFlowScheduleTest, AsManyMatricesAsAutoRatioHaveToBeDue) {
-  const std::vector<ZenFlowSums> sums = {{.important = 1.0, .rest = 100.0},
-                                         {.important = 100.0, .rest = 1.0}};
+  const std::vector<ZenFlowSums> sums = {{.important = 1.0, .unselected = 100.0},
+                                         {.important = 100.0, .unselected = 1.0}};
   ZenFlowBalance half, all;
   EXPECT_TRUE(half.Add(sums, {.topk_ratio = 0.5, .auto_ratio = 0.5}));
   EXPECT_FALSE(all.Add(sums, {.topk_ratio = 0.5, .auto_ratio = 1.0}));

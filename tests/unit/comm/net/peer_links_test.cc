@@ -32,7 +32,7 @@ ByteArray MakeBytes(std::size_t count, int seed) {
 // Rank 0 and rank 1, each on a host of its own.
 struct Pair {
   explicit Pair(const Wires& wires, std::chrono::milliseconds timeout = std::chrono::minutes(5)) {
-    auto peers = ConnectPairs(RankPlaces({1, 1}), wires);
+    auto peers = ConnectPairs(RankLocations({1, 1}), wires);
     first = std::make_unique<PeerLinks>(std::move(peers[0]), timeout);
     second = std::make_unique<PeerLinks>(std::move(peers[1]), timeout);
   }
@@ -225,7 +225,7 @@ TEST_P(PeerLinksTest, DetectsAPeersEndAfterAnUnrequestedFrame) {
 
 // Writes `header` to rank 0 as rank 1; what rank 0 says when it waits for a call of 16 bytes.
 Status SendHeader(const FrameHeader& header, const Wires& wires) {
-  auto peers = ConnectPairs(RankPlaces({1, 1}), wires);
+  auto peers = ConnectPairs(RankLocations({1, 1}), wires);
   PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
   ByteArray bytes(16);
   const auto posted = links.Receive({.peer = 1, .call = CallOf(16)}, bytes);
@@ -255,7 +255,7 @@ TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
 
 // The message of which it promises so much does not come.
 TEST_P(PeerLinksTest, AHeaderAllocatesNoMemoryBeforeItsData) {
-  auto peers = ConnectPairs(RankPlaces({1, 1}), wires());
+  auto peers = ConnectPairs(RankLocations({1, 1}), wires());
   PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
   constexpr std::uint64_t kPromised = std::uint64_t{1} << 50;
   const FrameHeader header = {

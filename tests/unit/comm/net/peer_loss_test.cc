@@ -41,7 +41,7 @@ class SilentStream : public PeerStream {
 
 // Rank 2's messages wake rank 0 all the time.
 TEST(PeerLossTest, ASilentPeerIsSeenWhileAnotherOneTalks) {
-  auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
+  auto peers = ConnectPairs(RankLocations({1, 1, 1}));
   int ends[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
   const UniqueFd other(ends[1]);
@@ -66,7 +66,7 @@ TEST(PeerLossTest, ASilentPeerIsSeenWhileAnotherOneTalks) {
 // Rank 0 has two rails to rank 1, of which eth0 works and eth1 does what `error` says. What rank 0
 // says when it waits for more than eth0 brings.
 Status LoseSecondRail(int error) {
-  auto peers = ConnectPairs(RankPlaces({1, 1}), {.rails = 2});
+  auto peers = ConnectPairs(RankLocations({1, 1}), {.rails = 2});
   auto [here, there] = MakeRails({.rails = 2});
   int ends[2] = {-1, -1};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
@@ -103,7 +103,7 @@ TEST(PeerLossTest, ARailThatIsLostIsNamed) {
 
 // Rank 2 waits for rank 1, which waits for rank 0, which is busy. Rank 2's time is up first.
 TEST(PeerLossTest, AWaitingRankIsNotTheMissingOne) {
-  auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
+  auto peers = ConnectPairs(RankLocations({1, 1, 1}));
   const PeerLinks busy(std::move(peers[0]), std::chrono::minutes(5));
   PeerLinks one(std::move(peers[1]), std::chrono::milliseconds(1500));
   PeerLinks two(std::move(peers[2]), std::chrono::milliseconds(1000));

@@ -64,13 +64,13 @@ inline std::pair<PeerRails, PeerRails> MakeRails(const Wires& wires) {
 }
 
 // Peers of each rank: [rank][peer].
-inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankPlaces& places,
+inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankLocations& layout,
                                                               const Wires& wires = {}) {
-  std::vector<std::vector<PeerLinks::Peer>> peers(static_cast<std::size_t>(places.size()));
+  std::vector<std::vector<PeerLinks::Peer>> peers(static_cast<std::size_t>(layout.size()));
   for (auto& row : peers) row.resize(peers.size());
-  for (int a = 0; a < places.size(); ++a) {
-    for (int b = a + 1; b < places.size(); ++b) {
-      if (places.PlaceOf(a).host == places.PlaceOf(b).host) continue;
+  for (int a = 0; a < layout.size(); ++a) {
+    for (int b = a + 1; b < layout.size(); ++b) {
+      if (layout.LocationOf(a).host == layout.LocationOf(b).host) continue;
       auto [of_a, of_b] = MakeRails(wires);
       peers[a][b] = {std::move(of_a), "rank " + std::to_string(b)};
       peers[b][a] = {std::move(of_b), "rank " + std::to_string(a)};
@@ -82,26 +82,26 @@ inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankPlaces& 
 // Runs `body` in a thread per rank; small blocks, so that moderate sizes take several.
 inline void RunWorld(const std::vector<int>& ranks_on_hosts,
                      const std::function<void(WorldGroup&)>& body) {
-  const RankPlaces places(ranks_on_hosts);
-  std::vector<std::vector<PeerLinks::Peer>> peers = ConnectPairs(places);
+  const RankLocations layout(ranks_on_hosts);
+  std::vector<std::vector<PeerLinks::Peer>> peers = ConnectPairs(layout);
   std::vector<std::jthread> ranks;
-  for (int host = 0; host < places.hosts(); ++host) {
-    HostGroupOptions options = SmallChunks(places.count_on(host));
+  for (int host = 0; host < layout.hosts(); ++host) {
+    HostGroupOptions options = SmallChunks(layout.count_on(host));
     StatusOr<SharedRegion> region = SharedRegion::Private(HostGroup::RegionBytes(options));
     ASSERT_TRUE(region.ok()) << region.status().message();
     const auto shared = std::make_shared<SharedRegion>(std::move(region).value());
     options.meeting = MeetingOf(*shared);
-    for (int local = 0; local < places.count_on(host); ++local) {
-      options.names.push_back(places.first_on(host) + local);
+    for (int local = 0; local < layout.count_on(host); ++local) {
+      options.names.push_back(layout.first_on(host) + local);
     }
-    for (int local = 0; local < places.count_on(host); ++local) {
-      const int rank = places.first_on(host) + local;
+    for (int local = 0; local < layout.count_on(host); ++local) {
+      const int rank = layout.first_on(host) + local;
       options.self.rank = local;
       auto links = std::make_unique<PeerLinks>(std::move(peers[rank]), std::chrono::minutes(5));
       ranks.emplace_back(
-          [&body, &places, shared, options, rank, links = std::move(links)]() mutable {
+          [&body, &layout, shared, options, rank, links = std::move(links)]() mutable {
             WorldGroup group(std::make_unique<HostGroup>(shared, options), std::move(links),
-                             {.rank = rank, .places = places, .block_bytes = 4096});
+                             {.rank = rank, .layout = layout, .block_bytes = 4096});
             body(group);
           });
     }

@@ -113,8 +113,8 @@ TEST(WorldGroupTest, TagsThatDifferAreAnErrorThatNamesBoth) {
 // Rank 0 gives its sums and takes no result. Rank 1 sends them from memory of the call's own, which
 // is gone when it says why it ends.
 TEST(WorldGroupTest, AReduceThatFailsMidwaySendsNothingFromMemoryThatIsGone) {
-  const RankPlaces places({1, 1});
-  auto peers = ConnectPairs(places);
+  const RankLocations layout({1, 1});
+  auto peers = ConnectPairs(layout);
   PeerLinks first(std::move(peers[0]), std::chrono::minutes(5));
   HostGroupOptions options = SmallChunks(1);
   options.names = {1};
@@ -123,7 +123,7 @@ TEST(WorldGroupTest, AReduceThatFailsMidwaySendsNothingFromMemoryThatIsGone) {
   WorldGroup group(
       std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(*region)), options),
       std::make_shared<PeerLinks>(std::move(peers[1]), std::chrono::milliseconds(50)),
-      {.rank = 1, .places = places, .block_bytes = kBytes / 4});
+      {.rank = 1, .layout = layout, .block_bytes = kBytes / 4});
   const CallSignature call = {.kind = CallKind::kReduce,
                               .type = ElementType::kFloat32,
                               .op = ReduceOp::kSum,

@@ -324,14 +324,14 @@ TEST(DeterminismTest, BFloat16IsRoundedOnceHoweverManyHosts) {
 TEST(AliasTest, OutputsMayBeTheOwnPartOfInputs) {
   constexpr std::size_t kEach = 9001;
   const auto expect_reduced = [](CpuGroup& group) {
-    std::vector<int> whole = Values<int>(group.rank(), 3 * kEach);
-    const std::vector<std::byte*> parts = Parts(whole, 3);
+    std::vector<int> full = Values<int>(group.rank(), 3 * kEach);
+    const std::vector<std::byte*> parts = Parts(full, 3);
     ASSERT_TRUE(group
-                    .ReduceScatter(parts[group.rank()], ReadOnlyParts(whole, 3),
+                    .ReduceScatter(parts[group.rank()], ReadOnlyParts(full, 3),
                                    {kEach, ElementType::kInt32}, ReduceOp::kSum)
                     .ok());
     ASSERT_TRUE(group.AllGather(parts, parts[group.rank()], {kEach, ElementType::kInt32}).ok());
-    EXPECT_EQ(whole, AllReduced<int>(3, 3 * kEach, ReduceOp::kSum));
+    EXPECT_EQ(full, AllReduced<int>(3, 3 * kEach, ReduceOp::kSum));
   };
   RunGroup(SmallChunks(3), expect_reduced);
   RunWorld({1, 1, 1}, expect_reduced);

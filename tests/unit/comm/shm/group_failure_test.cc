@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runtime/base/process_stat.h"
-#include "runtime/comm/shm/patience.h"
+#include "runtime/comm/shm/wait_timeout.h"
 #include "tests/unit/comm/shm/thread_group.h"
 
 namespace ds::comm {
@@ -185,20 +185,20 @@ TEST(TimeoutTest, NamesAMissingRank) {
 
 using std::chrono::seconds;
 
-TEST(PatienceTest, TimeWithoutChecksDoesNotCount) {
-  const Patience::Time begin{};
-  Patience patience(seconds(10), seconds(1), begin);
-  EXPECT_EQ(patience.until_look(), seconds(1));
-  patience.Look(begin + seconds(3600));
-  EXPECT_FALSE(patience.is_over()) << "nobody has looked for an hour";
+TEST(WaitTimeoutTest, TimeWithoutChecksDoesNotCount) {
+  const WaitTimeout::Time begin{};
+  WaitTimeout wait_timeout(seconds(10), seconds(1), begin);
+  EXPECT_EQ(wait_timeout.until_look(), seconds(1));
+  wait_timeout.Look(begin + seconds(3600));
+  EXPECT_FALSE(wait_timeout.is_over()) << "nobody has looked for an hour";
   for (int i = 1; i <= 17; ++i) {
-    EXPECT_FALSE(patience.is_over());
-    patience.Look(begin + seconds(3600) + std::chrono::milliseconds(500 * i));
+    EXPECT_FALSE(wait_timeout.is_over());
+    wait_timeout.Look(begin + seconds(3600) + std::chrono::milliseconds(500 * i));
   }
-  EXPECT_EQ(patience.until_look(), std::chrono::milliseconds(500));
-  patience.Look(begin + seconds(3609));
-  EXPECT_TRUE(patience.is_over());
-  EXPECT_EQ(patience.until_look(), seconds(0));
+  EXPECT_EQ(wait_timeout.until_look(), std::chrono::milliseconds(500));
+  wait_timeout.Look(begin + seconds(3609));
+  EXPECT_TRUE(wait_timeout.is_over());
+  EXPECT_EQ(wait_timeout.until_look(), seconds(0));
 }
 
 // Ranks 1 and 3 are away, ranks 0 and 2 wait.
@@ -225,12 +225,12 @@ TEST(TimeoutTest, AllThatDidNotComeAreNamed) {
 }
 
 // Longer than a busy machine keeps a rank from running.
-constexpr std::chrono::seconds kPatience(4);
+constexpr std::chrono::seconds kTimeout(4);
 
 // Says on `ready` that rank 0 is about to wait; a byte on `go` lets rank 1 come.
 int WaitForRankOne(int ready, int go) {
   HostGroupOptions options = SmallChunks(2);
-  options.timeout = kPatience;
+  options.timeout = kTimeout;
   std::atomic<bool> good = true;
   RunGroup(options, [&](HostGroup& group) {
     char byte = 0;
@@ -253,7 +253,7 @@ TEST(TimeoutTest, TimeInWhichTheJobIsStoppedDoesNotCount) {
   kill(job, SIGSTOP);
   int status = 0;
   waitpid(job, &status, WUNTRACED);
-  std::this_thread::sleep_for(kPatience + std::chrono::milliseconds(500));
+  std::this_thread::sleep_for(kTimeout + std::chrono::milliseconds(500));
   kill(job, SIGCONT);
   EXPECT_EQ(::write(go[1], "1", 1), 1);
   waitpid(job, &status, 0);

@@ -158,16 +158,16 @@ TEST(ReduceKernelsTest, ChunksGiveTheBitsOfAllRanksAtOnce) {
       }
       sources.push_back(reinterpret_cast<const std::byte*>(ranks[rank].data()));
     }
-    std::vector<std::byte> whole(kCount * size);
-    ReduceInRankOrder(whole.data(), sources, kCount, type, ReduceOp::kAvg);
+    std::vector<std::byte> full(kCount * size);
+    ReduceInRankOrder(full.data(), sources, kCount, type, ReduceOp::kAvg);
     for (std::size_t cut = 1; cut < ranks.size(); ++cut) {
       std::vector<std::byte> sums(kCount * ElementBytes(AccumulatorType(type)));
       std::vector<std::byte> result(kCount * size);
       const std::span<const std::byte* const> all = sources;
-      ReduceNextPortion(sums.data(), all.first(cut), kCount, type, ReduceOp::kAvg, {});
-      ReduceNextPortion(result.data(), all.subspan(cut), kCount, type, ReduceOp::kAvg,
+      ContinueReduction(sums.data(), all.first(cut), kCount, type, ReduceOp::kAvg, {});
+      ContinueReduction(result.data(), all.subspan(cut), kCount, type, ReduceOp::kAvg,
                         {.before = sums.data(), .ranks = 5});
-      EXPECT_EQ(result, whole) << ElementTypeName(type) << " cut behind rank " << cut;
+      EXPECT_EQ(result, full) << ElementTypeName(type) << " cut behind rank " << cut;
     }
   }
 }
