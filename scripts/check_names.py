@@ -27,14 +27,17 @@ FUNCTION = re.compile(r"^(?!return|using|namespace|TEST|TYPED_TEST|INSTANTIATE|s
                       r"[\w:<>,&* ]*?[ &*>](\w+)\(([^;{]*?)\)(?: const| noexcept)* \{", re.MULTILINE)
 
 
-def types_of(parameters):
-    """The parameters without their names and defaults, which tell no two functions apart; a literal fits any string."""
+def signatures_of(name, parameters):
+    """What a call may look like: the name and types of parameters, with and without those that have defaults. A
+    literal fits any string."""
     types = []
     for parameter in filter(None, re.split(r",(?![^<]*>)", parameters)):
+        if "=" in parameter:
+            yield f"{name}({','.join(types)})"
         parameter = re.sub(r"/\*.*?\*/", "", parameter.split("=")[0])
         words = re.sub(r"\s+", "", re.sub(r"(?<=[\s&*>])\w+\s*$", "", parameter.strip()))
         types.append(re.sub(r"^(?:conststd::string&|std::string_view|std::string|constchar\*)$", "string", words))
-    return "(" + ",".join(types) + ")"
+    yield f"{name}({','.join(types)})"
 
 
 def by_namespace(text):
@@ -58,8 +61,9 @@ def names_of(path):
         names = TYPE.findall(text)
         for constants in CONSTANTS.findall(text):
             names += CONSTANT.findall(constants)
-        names += [name + types_of(parameters) for name, parameters in FUNCTION.findall(text)]
+        names += [call for function in FUNCTION.findall(text) for call in signatures_of(*function)]
         yield from ((f"{namespace}::{name}", None) for name in names)
+        yield from ((f"{namespace}::{name}", "a function") for name, _ in FUNCTION.findall(text))
         yield from ((f"{namespace}::{name}", meaning) for name, meaning in ALIAS.findall(text))
 
 

@@ -34,29 +34,44 @@ class SshTrainTest : public SshTrainJob {
   }
 };
 
-TEST_F(SshTrainTest, TwoHostsOfOneRankTrainAsTwoRanksOfOneHost) {
-  for (const int stage : {0, 1, 2, 3}) {
-    for (const bool bf16 : {false, true}) ExpectSameLosses(1, stage, bf16);
+// Parameter: whether each stage trains in both precisions (in the nightly entry), or in one of
+// them.
+class SshTrainStagesTest : public SshTrainTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void ExpectSameLossesOfStages(int slots, bool even_stages_in_bf16) {
+    for (const int stage : {0, 1, 2, 3}) {
+      const bool usual = (stage % 2 == 0) == even_stages_in_bf16;
+      ExpectSameLosses(slots, stage, /*bf16=*/usual);
+      if (GetParam()) ExpectSameLosses(slots, stage, /*bf16=*/!usual);
+    }
   }
-  ExpectSameLosses(1, 2, /*bf16=*/false, /*encrypt=*/true);
+};
+
+INSTANTIATE_TEST_SUITE_P(Precisions, SshTrainStagesTest, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& info) {
+                           return info.param ? "EveryPrecision" : "PrecisionsInTurn";
+                         });
+
+TEST_P(SshTrainStagesTest, TwoHostsOfOneRankTrainAsTwoRanksOfOneHost) {
+  ExpectSameLossesOfStages(/*slots=*/1, /*even_stages_in_bf16=*/true);
 }
 
-TEST_F(SshTrainTest, TwoHostsOfTwoRanksTrainAsFourRanksOfOneHost) {
-  for (const int stage : {0, 1, 2, 3}) {
-    for (const bool bf16 : {false, true}) ExpectSameLosses(2, stage, bf16);
-  }
+TEST_P(SshTrainStagesTest, TwoHostsOfTwoRanksTrainAsFourRanksOfOneHost) {
+  ExpectSameLossesOfStages(/*slots=*/2, /*even_stages_in_bf16=*/false);
+}
+
+TEST_P(SshTrainStagesTest, ThreeHostsOfOneRankTrainAsThreeRanksOfOneHost) {
+  options_.count = 3;
+  ExpectSameLossesOfStages(/*slots=*/1, /*even_stages_in_bf16=*/true);
+}
+
+TEST_F(SshTrainTest, EncryptedLinksTrainTheSame) {
+  ExpectSameLosses(1, 2, /*bf16=*/false, /*encrypt=*/true);
 }
 
 TEST_F(SshTrainTest, CallsThatBlockTrainTheSame) {
   overlap_comm_ = false;
   for (const int stage : {1, 3}) ExpectSameLosses(1, stage, /*bf16=*/false);
-}
-
-TEST_F(SshTrainTest, ThreeHostsOfOneRankTrainAsThreeRanksOfOneHost) {
-  options_.count = 3;
-  for (const int stage : {0, 1, 2, 3}) {
-    for (const bool bf16 : {false, true}) ExpectSameLosses(1, stage, bf16);
-  }
 }
 
 // What the example prints of its steps, in order.

@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using More = Completion::More;
 
-std::vector<std::string> Words(const std::vector<std::string>& typed) {
+std::vector<std::string> TextsOf(const std::vector<std::string>& typed) {
   std::vector<std::string> words;
   for (const auto& [word, meaning] : CompleteWords(typed).words) words.push_back(word);
   return words;
@@ -22,42 +22,42 @@ std::vector<std::string> Words(const std::vector<std::string>& typed) {
 More MoreOf(const std::vector<std::string>& typed) { return CompleteWords(typed).more; }
 
 TEST(CompleteWordsTest, CommandsAndPrograms) {
-  EXPECT_THAT(Words({"re"}), ElementsAre("resume", "report"));
-  EXPECT_THAT(Words({""}), Contains("train"));
+  EXPECT_THAT(TextsOf({"re"}), ElementsAre("resume", "report"));
+  EXPECT_THAT(TextsOf({""}), Contains("train"));
   EXPECT_EQ(MoreOf({"tr"}), More::kFiles);
   EXPECT_EQ(MoreOf({"py"}), More::kProgram) << "no command begins so";
-  EXPECT_THAT(Words({"help", "trai"}), ElementsAre("train", "trainer", "training"));
+  EXPECT_THAT(TextsOf({"help", "trai"}), ElementsAre("train", "trainer", "training"));
 }
 
 TEST(CompleteWordsTest, FlagsOfTheirPlace) {
-  EXPECT_THAT(Words({"--num_g"}), ElementsAre("--num_gpus"));
-  EXPECT_THAT(Words({"--num_gpus", "2", "train", "--step"}), Contains("--steps"));
-  EXPECT_THAT(Words({"--step"}), IsEmpty()) << "a flag of train's";
-  EXPECT_THAT(Words({"check", "--num_n"}), IsEmpty()) << "a launch flag";
-  EXPECT_THAT(Words({"--nproc"}), IsEmpty()) << "dsrun's own name is offered";
-  EXPECT_THAT(Words({"-"}), Contains("-H"));
+  EXPECT_THAT(TextsOf({"--num_g"}), ElementsAre("--num_gpus"));
+  EXPECT_THAT(TextsOf({"--num_gpus", "2", "train", "--step"}), Contains("--steps"));
+  EXPECT_THAT(TextsOf({"--step"}), IsEmpty()) << "a flag of train's";
+  EXPECT_THAT(TextsOf({"check", "--num_n"}), IsEmpty()) << "a launch flag";
+  EXPECT_THAT(TextsOf({"--nproc"}), IsEmpty()) << "dsrun's own name is offered";
+  EXPECT_THAT(TextsOf({"-"}), Contains("-H"));
 }
 
 TEST(CompleteWordsTest, ValuesOfFlags) {
-  EXPECT_THAT(Words({"--device", "c"}), ElementsAre("cpu", "cuda"));
-  EXPECT_THAT(Words({"--device=c"}), ElementsAre("--device=cpu", "--device=cuda"));
-  EXPECT_THAT(Words({"--device", "=", "c"}), ElementsAre("cpu", "cuda")) << "as bash splits it";
-  EXPECT_THAT(Words({"--device", "="}), ElementsAre("auto", "cpu", "cuda"));
+  EXPECT_THAT(TextsOf({"--device", "c"}), ElementsAre("cpu", "cuda"));
+  EXPECT_THAT(TextsOf({"--device=c"}), ElementsAre("--device=cpu", "--device=cuda"));
+  EXPECT_THAT(TextsOf({"--device", "=", "c"}), ElementsAre("cpu", "cuda")) << "as bash splits it";
+  EXPECT_THAT(TextsOf({"--device", "="}), ElementsAre("auto", "cpu", "cuda"));
   EXPECT_EQ(MoreOf({"--hostfile", "ho"}), More::kFiles);
   EXPECT_EQ(MoreOf({"-H", ""}), More::kFiles);
   EXPECT_EQ(MoreOf({"--run_dir="}), More::kFolders);
   EXPECT_EQ(MoreOf({"--num_gpus", ""}), More::kNothing);
-  EXPECT_THAT(Words({"--num_gpus", "tr"}), IsEmpty());
-  EXPECT_THAT(Words({"--quiet", "trai"}), ElementsAre("train"));
-  EXPECT_THAT(Words({"train", "--recipe", "l"}), ElementsAre("list", "llama-sft-zero2", "lora"));
+  EXPECT_THAT(TextsOf({"--num_gpus", "tr"}), IsEmpty());
+  EXPECT_THAT(TextsOf({"--quiet", "trai"}), ElementsAre("train"));
+  EXPECT_THAT(TextsOf({"train", "--recipe", "l"}), ElementsAre("list", "llama-sft-zero2", "lora"));
 }
 
 TEST(CompleteWordsTest, ArgumentsOfCommands) {
   EXPECT_EQ(MoreOf({"check", "c"}), More::kFiles);
-  EXPECT_THAT(Words({"checkpoint", ""}), ElementsAre("verify", "list"));
+  EXPECT_THAT(TextsOf({"checkpoint", ""}), ElementsAre("verify", "list"));
   EXPECT_EQ(MoreOf({"checkpoint", "verify", "r"}), More::kFolders);
   EXPECT_EQ(MoreOf({"resume", ""}), More::kFolders);
-  EXPECT_THAT(Words({"completion", "z"}), ElementsAre("zsh"));
+  EXPECT_THAT(TextsOf({"completion", "z"}), ElementsAre("zsh"));
 }
 
 TEST(CompleteWordsTest, SuggestsNothingAfterAProgram) {
@@ -66,7 +66,7 @@ TEST(CompleteWordsTest, SuggestsNothingAfterAProgram) {
                                              {"run", "prog", "--num_g"},
                                              {"--", "tr"},
                                              {"run", "--", "--q"}}) {
-    EXPECT_THAT(Words(typed), IsEmpty());
+    EXPECT_THAT(TextsOf(typed), IsEmpty());
     EXPECT_EQ(MoreOf(typed), More::kProgram);
   }
 }

@@ -46,7 +46,7 @@ void ExpectRefusal(const std::string& part, const Function& function) {
   }
 }
 
-at::Tensor Angles(const at::Tensor& x) {
+at::Tensor RowAngles(const at::Tensor& x) {
   return at::arange(4 * kRowWidth / 2, x.options().requires_grad(false))
       .view({4, kRowWidth / 2})
       .cos();
@@ -55,7 +55,9 @@ at::Tensor Angles(const at::Tensor& x) {
 const Function kNorm = [](const at::Tensor& x) {
   return NormaliseByRms(x, at::randn({kRowWidth}, x.scalar_type()), 1e-6);
 };
-const Function kRotary = [](const at::Tensor& x) { return ApplyRotary(x, Angles(x), Angles(x)); };
+const Function kRotary = [](const at::Tensor& x) {
+  return ApplyRotary(x, RowAngles(x), RowAngles(x));
+};
 const Function kSwiGlu = [](const at::Tensor& x) {
   return GatedActivation(Activation::kSilu, x, 2.0 * x);
 };

@@ -74,7 +74,7 @@ TEST(RowGoldensTest, RowsAreTokensAsTrlMakesThem) {
   }
 }
 
-std::string ErrorOf(const std::string& line, const RowOptions& options = {}) {
+std::string LineErrorOf(const std::string& line, const RowOptions& options = {}) {
   DocumentEncoder encoder(GoldenFolder(), {.rows = options});
   const auto document = encoder.EncodeLine(line);
   return document.ok() ? "is read" : std::string(document.status().message());
@@ -140,32 +140,36 @@ TEST(RowTest, KeysWithAMeaningThatIsNotBuiltAreNamed) {
       {R"({"messages": [{"role": "system", "content": "a"}], "system": "b"})", "\"system\""},
       {R"({"instruction": "a", "output": "b", "history": [["a"]]})", "\"history\""},
   };
-  for (const auto& [line, part] : cases) EXPECT_THAT(ErrorOf(line), HasSubstr(part)) << line;
+  for (const auto& [line, part] : cases) EXPECT_THAT(LineErrorOf(line), HasSubstr(part)) << line;
 }
 
 TEST(RowTest, NamesPresentAndExpectedKeysOfAnUnknownRow) {
-  const std::string error = ErrorOf(R"({"id": 1, "question": "a", "answer": "b", "text": null})");
+  const std::string error =
+      LineErrorOf(R"({"id": 1, "question": "a", "answer": "b", "text": null})");
   EXPECT_THAT(error, HasSubstr("the row has \"id\", \"question\", \"answer\", and rows are read"));
   EXPECT_THAT(error, HasSubstr("--prompt_field and --completion_field"));
-  EXPECT_THAT(ErrorOf(R"({"messages": []})"), HasSubstr("the row has \"messages\" (empty), and"));
-  EXPECT_THAT(ErrorOf(R"({"prompt": "a"})"), HasSubstr("the row has \"prompt\", and"));
-  EXPECT_THAT(ErrorOf(R"({"a": "b"})", {.text_field = "c"}), HasSubstr("no text under \"c\""));
+  EXPECT_THAT(LineErrorOf(R"({"messages": []})"),
+              HasSubstr("the row has \"messages\" (empty), and"));
+  EXPECT_THAT(LineErrorOf(R"({"prompt": "a"})"), HasSubstr("the row has \"prompt\", and"));
+  EXPECT_THAT(LineErrorOf(R"({"a": "b"})", {.text_field = "c"}), HasSubstr("no text under \"c\""));
 }
 
 TEST(RowTest, OtherKeysAreIgnored) {
-  EXPECT_EQ(ErrorOf(R"({"text": "a", "label": 3, "id": 1, "system": "b", "images": []})"),
+  EXPECT_EQ(LineErrorOf(R"({"text": "a", "label": 3, "id": 1, "system": "b", "images": []})"),
             "is read");
-  EXPECT_EQ(ErrorOf(R"({"text": "a", "label": false})"), "is read") << "a class, no judgement";
-  EXPECT_EQ(ErrorOf(R"({"prompt": "a", "completion": "b", "tools": "", "system": ""})"), "is read");
-  EXPECT_EQ(ErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": 1,
+  EXPECT_EQ(LineErrorOf(R"({"text": "a", "label": false})"), "is read") << "a class, no judgement";
+  EXPECT_EQ(LineErrorOf(R"({"prompt": "a", "completion": "b", "tools": "", "system": ""})"),
+            "is read");
+  EXPECT_EQ(LineErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": 1,
                         "parallel_tool_calls": true})"),
             "is read");
   const RowOptions named{.prompt_field = "prompt"};
-  EXPECT_EQ(ErrorOf(R"({"prompt": "a", "completion": "b", "label": "c", "tools": [{}]})", named),
-            "is read")
+  EXPECT_EQ(
+      LineErrorOf(R"({"prompt": "a", "completion": "b", "label": "c", "tools": [{}]})", named),
+      "is read")
       << "named keys are all that is read";
-  EXPECT_EQ(ErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": 3})",
-                    {.messages_field = "messages"}),
+  EXPECT_EQ(LineErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": 3})",
+                        {.messages_field = "messages"}),
             "is read");
 }
 
@@ -189,8 +193,9 @@ TEST(RowTest, SkipsRowsRejectedByALabel) {
 
 TEST(RowTest, NamedContentIsTheOneThatIsChecked) {
   const RowOptions named{.content_field = "says"};
-  EXPECT_THAT(ErrorOf(R"({"messages": [{"role": "user", "says": ["x"], "content": "a"}]})", named),
-              HasSubstr("\"content\" has a part"));
+  EXPECT_THAT(
+      LineErrorOf(R"({"messages": [{"role": "user", "says": ["x"], "content": "a"}]})", named),
+      HasSubstr("\"content\" has a part"));
 }
 
 TEST(RowTest, NestedWithoutEndIsRefused) {
@@ -198,14 +203,14 @@ TEST(RowTest, NestedWithoutEndIsRefused) {
     return std::string(static_cast<std::size_t>(depth), '[') + inside +
            std::string(static_cast<std::size_t>(depth), ']');
   };
-  EXPECT_EQ(ErrorOf(R"({"text": "a", "more": )" + nest("1", 90) + "}"), "is read");
+  EXPECT_EQ(LineErrorOf(R"({"text": "a", "more": )" + nest("1", 90) + "}"), "is read");
   const std::string deep = nest("", 100'000), message = R"({"role": "user", "content": "a"})";
   for (const std::string& line :
        {R"({"text": "a", "more": )" + deep + "}", R"({"messages": )" + deep + "}",
         R"({"messages": [)" + message + R"(], "tools": ")" + deep + "\"}",
         R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": ")" +
             deep + "\"}]}]}"}) {
-    EXPECT_THAT(ErrorOf(line), HasSubstr("nested more than 100 deep")) << line.substr(0, 80);
+    EXPECT_THAT(LineErrorOf(line), HasSubstr("nested more than 100 deep")) << line.substr(0, 80);
   }
 }
 
@@ -218,16 +223,16 @@ TEST(RowTest, AnObjectWithTooManyKeysIsRefused) {
     return text + "}";
   };
   const std::string most = object(kMostRowKeys), more = object(kMostRowKeys + 1);
-  EXPECT_EQ(ErrorOf(R"({"text": "a", "more": )" + most + "}"), "is read");
-  EXPECT_THAT(ErrorOf(R"({"text": "a", "more": )" + more + "}"),
+  EXPECT_EQ(LineErrorOf(R"({"text": "a", "more": )" + most + "}"), "is read");
+  EXPECT_THAT(LineErrorOf(R"({"text": "a", "more": )" + more + "}"),
               HasSubstr("an object has more than 10000 keys: leave out"));
-  EXPECT_THAT(ErrorOf(object(200'000)), HasSubstr("an object has more than 10000 keys"));
+  EXPECT_THAT(LineErrorOf(object(200'000)), HasSubstr("an object has more than 10000 keys"));
 }
 
 TEST(RowTest, ANumberPastDoublesIsRefused) {
-  EXPECT_THAT(ErrorOf(R"({"text": "a", "n": 1e999})"),
+  EXPECT_THAT(LineErrorOf(R"({"text": "a", "n": 1e999})"),
               HasSubstr("1e999 is larger than the largest double"));
-  EXPECT_THAT(ErrorOf(R"({"messages": [{"role": "user", "content": "a"}], "n": [-1e999]})"),
+  EXPECT_THAT(LineErrorOf(R"({"messages": [{"role": "user", "content": "a"}], "n": [-1e999]})"),
               HasSubstr("1e999 is larger than the largest double"));
 }
 
@@ -237,24 +242,24 @@ TEST(RowTest, AKeyThatAnObjectHasTwiceIsNamed) {
        {std::string(R"({"text": "a", "text": "b"})"),
         std::string(R"({"messages": [{"role": "user", "content": "b", "text": 1, "text": 2}]})"),
         R"({"messages": [)" + message + R"(], "tools": "[{\"text\": 1, \"text\": 1}]"})"}) {
-    EXPECT_THAT(ErrorOf(line), HasSubstr("an object has the key \"text\" twice")) << line;
+    EXPECT_THAT(LineErrorOf(line), HasSubstr("an object has the key \"text\" twice")) << line;
   }
-  EXPECT_EQ(ErrorOf(R"({"text": "a", "b": {"text": 1}, "c": [{"text": 1}, {"text": 2}]})"),
+  EXPECT_EQ(LineErrorOf(R"({"text": "a", "b": {"text": 1}, "c": [{"text": 1}, {"text": 2}]})"),
             "is read");
 }
 
 TEST(RowTest, RefusesIntegersThatWouldLoseDigits) {
   const auto called = [](const std::string& arguments) {
-    return ErrorOf(R"({"messages": [{"role": "assistant", "content": "9223372036854775808",
+    return LineErrorOf(R"({"messages": [{"role": "assistant", "content": "9223372036854775808",
                        "tool_calls": [{"function": {"name": "f", "arguments": )" +
-                   arguments + "}}]}]}");
+                       arguments + "}}]}]}");
   };
   for (const std::string number :
        {"9223372036854775808", "-9223372036854775809", "123456789012345678901234567890"}) {
     const auto refused = HasSubstr("the whole number " + number + " does not fit in 64 bits");
     EXPECT_THAT(called("{\"n\": " + number + "}"), refused);
     EXPECT_THAT(called("\"{\\\"n\\\": [" + number + "]}\""), refused);
-    EXPECT_EQ(ErrorOf("{\"text\": \"a\", \"id\": " + number + "}"), "is read") << "no text";
+    EXPECT_EQ(LineErrorOf("{\"text\": \"a\", \"id\": " + number + "}"), "is read") << "no text";
   }
   for (const char* number : {"9223372036854775807", "-9223372036854775808", "1e22", "1.5e300",
                              "\"9223372036854775808\""}) {

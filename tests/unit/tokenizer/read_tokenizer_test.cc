@@ -31,7 +31,7 @@ StatusOr<Tokenizer> Parse(const Json& json) {
   return ParseTokenizerJson(json.dump(), "tokenizer.json");
 }
 
-std::string ErrorOf(const Json& json) {
+std::string TokenizerErrorOf(const Json& json) {
   const auto read = Parse(json);
   return read.ok() ? "" : read.status().message();
 }
@@ -89,7 +89,7 @@ class BadFileTest : public ::testing::TestWithParam<BadFile> {};
 TEST_P(BadFileTest, NamesFileAndKey) {
   Json json = SmallTokenizer();
   json.merge_patch(Json::parse(GetParam().patch));
-  EXPECT_THAT(ErrorOf(json), HasSubstr(GetParam().error));
+  EXPECT_THAT(TokenizerErrorOf(json), HasSubstr(GetParam().error));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -52,7 +52,7 @@ TEST(RowFile, ExplainsHowToInstallArrow) {
   EXPECT_THAT(file.status().message(), HasSubstr("scripts/setup.sh fetches them"));
 }
 
-std::vector<nlohmann::ordered_json> ReadRows(const std::string& name) {
+std::vector<nlohmann::ordered_json> ReadRowFile(const std::string& name) {
   RowFile file = RowFile::Open(ArrowGolden(name)).value();
   std::vector<nlohmann::ordered_json> rows;
   for (auto read = file.Next().value(); read; read = file.Next().value()) {
@@ -65,7 +65,7 @@ std::vector<nlohmann::ordered_json> ReadRows(const std::string& name) {
 TEST_F(RowFileTest, RowsOfEveryFormatAndKindAreThoseOfPyarrow) {
   const auto expected = ParseLines(ReadFile(ArrowGolden("rows.jsonl")).value());
   for (const char* name : {"kinds.parquet", "kinds.feather", "kinds.arrow"}) {
-    EXPECT_EQ(ReadRows(name), expected) << name;
+    EXPECT_EQ(ReadRowFile(name), expected) << name;
   }
 }
 
@@ -74,7 +74,7 @@ TEST_F(RowFileTest, RowsOfEveryFormatAndKindAreThoseOfPyarrow) {
 TEST_F(RowFileTest, ObjectsThatDifferBetweenRowsAreObjects) {
   const auto expected = ParseLines(ReadFile(ArrowGolden("objects.jsonl")).value());
   for (const char* name : {"objects.parquet", "objects.arrow"}) {
-    auto rows = ReadRows(name);
+    auto rows = ReadRowFile(name);
     ASSERT_EQ(rows.size(), expected.size()) << name;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       EXPECT_EQ(rows[i]["when"].dump(), R"({"arrow":"timestamp[us]"})");
@@ -87,14 +87,14 @@ TEST_F(RowFileTest, ObjectsThatDifferBetweenRowsAreObjects) {
 }
 
 TEST_F(RowFileTest, AHostileObjectIsRefused) {
-  const auto rows = ReadRows("deep.parquet");
+  const auto rows = ReadRowFile("deep.parquet");
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_THAT(CheckArrowColumns(rows[0]).message(),
               HasSubstr("the JSON in the column \"deep\": the JSON is nested more than 100 deep"));
 }
 
 TEST_F(RowFileTest, ADamagedCellMakesItsOwnRowABadOne) {
-  const auto rows = ReadRows("damaged_json.parquet");
+  const auto rows = ReadRowFile("damaged_json.parquet");
   ASSERT_EQ(rows.size(), 5u);
   const auto error = [&](std::size_t i) {
     const auto read = ReadRow(rows[i].dump(), {}, /*has_template=*/true);
