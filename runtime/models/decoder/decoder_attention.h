@@ -108,8 +108,8 @@ class DecoderAttention {
   // `like` gives the device and the number of samples.
   sequence_parallel::AttentionRule MakeRule(const Bundle& bundle, const at::Tensor& like,
                                             double dropout) const;
-  // Computes all of it in chunks (FPDT) of a sample
-  // (parallel/sequence/chunked_attention.h).
+  // Computes the result of forward, one chunk of a sample at a time (FPDT,
+  // parallel/sequence/chunked_attention.h).
   at::Tensor AttendInChunks(const at::Tensor& x, const Bundle& bundle, bool trains) const;
   // `tokens` is the number of tokens that this rank has of each sample.
   sequence_parallel::ChunkFunctions MakeChunkFunctions(const Bundle& bundle, std::int64_t tokens,

@@ -1,6 +1,7 @@
 #pragma once
 
-// DecoderLayer: one transformer layer of a decoder.
+// DecoderLayer: one transformer layer of a decoder: attention and an MLP or experts, each with
+// its norms and its residual connection.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,29 +20,33 @@ namespace ds::models {
 
 class DecoderLayer : public FamilyBlock {
  public:
-  // `index` is the layer's index in the model.
+  // `index` is the layer's index in the model. All layers of the model share `tables`.
   DecoderLayer(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                const at::TensorOptions& options);
 
   Bundle forward(Bundle bundle) override;
 
-  // In training, the layer processes only drop->kept tokens of each sample (token_drop.h).
+  // Makes the layer drop tokens: in training it processes only drop->kept tokens of each sample,
+  // and the others skip it (token_drop.h). The caller may change drop->kept before each step.
   void DropTokens(std::shared_ptr<const TokenDrop> drop) { drop_ = std::move(drop); }
 
  private:
-  // The norms before and after attention or MLP; null if there is none.
+  // The norms before and after attention or the MLP (NormPosition); null if there is none. With
+  // kAfterSum, `after` is applied to the sum.
   struct Norms {
     std::shared_ptr<Norm> before, after;
   };
-  // Runs the layer on all tokens in the bundle.
+  // Runs the layer on all tokens in the bundle. If tokens are dropped, it holds the kept ones only.
   Bundle Run(Bundle bundle) const;
+  // Creates and registers the norms, the attention, and the MLP or the experts.
   void AddParts(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                 const at::TensorOptions& options);
-  // Returns x plus the result of `part`, with the norms in the configured positions.
+  // Adds one part to the residual stream x: returns x + part(x), with the norms in the configured
+  // positions. `part` is attention or the MLP.
   template <typename Part>
   at::Tensor Add(const Norms& norms, const at::Tensor& x, const Part& part) const;
 
-  sequence_parallel::SequenceGroup sequence_;
+  sequence_parallel::SequenceGroup sequence_;  // ranks that have parts of the same samples
   NormPosition norm_position_;
   Residual residual_;
   Norms attention_norms_, mlp_norms_;

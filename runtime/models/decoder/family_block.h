@@ -1,7 +1,7 @@
 #pragma once
 
-// FamilyBlock is the base class of the blocks of the built-in model families. It describes the
-// initial values and the placement of parameters.
+// FamilyBlock is the base class of the blocks of the built-in model families (GPT-2, Llama, ...).
+// It describes the initial values and the placement of parameters.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +18,7 @@ namespace ds::models {
 // A block of a built-in model family, initialised by `init`.
 class FamilyBlock : public Block {
  public:
-  // `slice` describes how the block's decoder is sharded; empty for other blocks.
+  // `slice` describes how tensor ranks shard the decoder; without a plan, parameters are unsharded.
   FamilyBlock(std::string prefix, NormalInit init, DecoderSlice slice = {})
       : Block(std::move(prefix)), init_(std::move(init)), slice_(std::move(slice)) {}
   FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;
