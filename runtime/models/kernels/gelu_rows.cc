@@ -8,7 +8,7 @@ namespace {
 // 2u = x (kSlope + kCubic x^2).
 constexpr float kSlope = 1.5957691216057308F;   // 2 sqrt(2/pi)
 constexpr float kCubic = 0.07135481627159536F;  // times 0.044715
-constexpr float kFar = 100.0F;                  // from here on the function is x, or 0
+constexpr float kFar = 100.0F;                  // beyond it, in fp32, the function is x or 0
 
 DS_ALWAYS_INLINE Floats TwiceU(Floats x) { return x * (kSlope + kCubic * (x * x)); }
 

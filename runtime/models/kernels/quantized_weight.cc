@@ -22,22 +22,27 @@
 namespace ds::models {
 namespace {
 
-// Quantiles of a normal distribution, scaled to [-1, 1], including 0 (QLoRA paper, appendix E).
+// The code of an element is the index of the value nearest to element / scale. The scale is the
+// largest magnitude of the element's block or row. quantized_layout.h defines the formats.
+
+// NF4: quantiles of a normal distribution in [-1, 1], including 0 (QLoRA paper, appendix E).
 constexpr std::array<float, 16> kNf4Values = {
     -1.0F,        -0.69619280F, -0.52507305F, -0.39491749F, -0.28444138F, -0.18477343F,
     -0.09105004F, 0.0F,         0.07958030F,  0.16093020F,  0.24611230F,  0.33791524F,
     0.44070983F,  0.56261700F,  0.72295684F,  1.0F};
-constexpr float kLeastScale = 1e-38F;
-constexpr std::int64_t kBlocksOfThread = 64;  // blocks or rows per thread
+constexpr float kLeastScale = 1e-38F;         // divisor in a block of zeros
+constexpr std::int64_t kBlocksOfThread = 64;  // least blocks or rows per thread
 
-// The 256 values of the dynamic tree data type (https://arxiv.org/abs/1511.04561): seven decades,
-// each with twice as many linear steps as the previous one, plus 0 and 1.
+// The 256 values of the dynamic tree data type (https://arxiv.org/abs/1511.04561), for the codes of
+// scales: seven decades of either sign, each with twice as many linear steps as the previous one,
+// plus 0 and 1.
 std::array<float, 256> MakeDynamicValues() {
   std::vector<float> values{0.0F, 1.0F};
   for (int decade = 0; decade < 7; ++decade) {
     const int items = 1 << decade;
     const auto unit = static_cast<float>(std::pow(10.0, decade - 6));
     const float step = (1.0F - 0.1F) / static_cast<float>(items);
+    // Counts from the nearer end, so that the values are rounded as in bitsandbytes.
     const auto boundary = [&](int i) {
       return 2 * i < items + 1 ? 0.1F + step * static_cast<float>(i)
                                : 1.0F - step * static_cast<float>(items - i);
@@ -59,10 +64,10 @@ const std::array<float, 256>& DynamicValues() {
   return values;
 }
 
-// Returns the nearest of `values`, which ascend; the lower one on ties.
+// Returns the index of the nearest of `values`, which ascend; the lower one on ties.
 template <std::size_t kCount>
 std::uint8_t FindNearest(const std::array<float, kCount>& values, float x) {
-  std::size_t low = 0, count = kCount - 1;  // indices of bounds between values
+  std::size_t low = 0, count = kCount - 1;  // bound i is midway between i and i + 1
   while (count > 0) {
     const std::size_t half = count / 2, bound = low + half;
     if (x > (values[bound] + values[bound + 1]) / 2.0F) {
@@ -81,20 +86,21 @@ float LargestMagnitude(std::span<const float> values) {
   return most;
 }
 
+// Returns a block of `size` elements; the last block may be shorter.
 std::span<const float> BlockOf(std::span<const float> values, std::int64_t block,
                                std::int64_t size) {
   const auto first = static_cast<std::size_t>(block * size);
   return values.subspan(first, std::min(static_cast<std::size_t>(size), values.size() - first));
 }
 
-// Full blocks are multiplied by a reciprocal, and a shorter last block is divided. This makes the
-// results bit-identical to bitsandbytes.
+// Returns value / scale in [-1, 1]. Full blocks are multiplied by a reciprocal, and a shorter last
+// block is divided. This makes the results bit-identical to bitsandbytes.
 float Scaled(float value, float scale, bool is_full) {
   const float least = std::max(scale, kLeastScale);
   return std::clamp(is_full ? value * (1.0F / least) : value / least, -1.0F, 1.0F);
 }
 
-// Writes the 4-bit codes of all elements, and the scales of the blocks.
+// Writes the 4-bit codes of all elements, two in a byte. Returns the scales of the blocks.
 std::vector<float> WriteNf4Codes(std::span<const float> weight, std::uint8_t* out) {
   const auto count = static_cast<std::int64_t>(weight.size());
   const std::int64_t blocks = (count + kNf4Block - 1) / kNf4Block;
@@ -128,6 +134,9 @@ std::vector<float> ReadFloats(const std::uint8_t* bytes, std::int64_t count) {
   return values;
 }
 
+// Quantises the scales themselves (double quantisation): writes an 8-bit code for the difference of
+// each scale from their mean, then the scales of these codes, then the mean. bitsandbytes
+// multiplies by the reciprocal here in the last block, too.
 void WriteScaleCodes(std::span<const float> scales, const QuantizedLayout& layout,
                      std::uint8_t* out) {
   const double sum = std::accumulate(scales.begin(), scales.end(), 0.0);
@@ -145,6 +154,7 @@ void WriteScaleCodes(std::span<const float> scales, const QuantizedLayout& layou
   WriteFloats(of_scales, out);
 }
 
+// Writes codes from -127 to 127 for all elements, then the scales of the rows.
 void WriteInt8(std::span<const float> weight, const QuantizedLayout& layout, std::uint8_t* out) {
   std::vector<float> scales(static_cast<std::size_t>(layout.rows));
   device::ParallelFor(0, layout.rows, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
@@ -162,7 +172,7 @@ void WriteInt8(std::span<const float> weight, const QuantizedLayout& layout, std
   WriteFloats(scales, out + layout.code_bytes());
 }
 
-// Returns the scales of blocks or rows.
+// Returns the scales of blocks or rows; with kNf4Double, computes them from their codes.
 std::vector<float> ReadScales(const std::uint8_t* bytes, const QuantizedLayout& layout) {
   const std::uint8_t* const codes = bytes + layout.code_bytes();
   if (layout.format != BaseFormat::kNf4Double) return ReadFloats(codes, layout.scales());
@@ -174,7 +184,7 @@ std::vector<float> ReadScales(const std::uint8_t* bytes, const QuantizedLayout& 
   return scales;
 }
 
-constexpr float kInt8Step = 1.0F / 127.0F;
+constexpr float kInt8Step = 1.0F / 127.0F;  // an element is code * scale * kInt8Step
 
 template <typename Scalar>
 void ReadNf4Codes(const std::uint8_t* codes, std::span<const float> scales, at::Tensor& out) {
@@ -184,7 +194,7 @@ void ReadNf4Codes(const std::uint8_t* codes, std::span<const float> scales, at::
   device::ParallelFor(0, blocks, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const float scale = scales[static_cast<std::size_t>(block)];
-      std::array<Scalar, 16> table;
+      std::array<Scalar, 16> table;  // the elements that the codes stand for in this block
       for (std::size_t i = 0; i < table.size(); ++i) {
         table[i] = static_cast<Scalar>(kNf4Values[i] * scale);
       }
@@ -303,6 +313,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Saves the bytes for the backward pass, not the larger dequantised weight.
 class QuantizedAffineFunction : public torch::autograd::Function<QuantizedAffineFunction> {
  public:
   // x [N, columns].
@@ -319,7 +330,7 @@ class QuantizedAffineFunction : public torch::autograd::Function<QuantizedAffine
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     CheckIsFirstDerivative("a quantised layer");
-    variable_list result(3);
+    variable_list result(3);  // of x, bytes and layout; only x has a gradient
     if (!context->needs_input_grad(0)) return result;
     const at::Tensor bytes = context->get_saved_variables()[0];
     const QuantizedLayout layout{

@@ -40,10 +40,11 @@ Scalar* MutableElements(const at::Tensor& x) {
   return static_cast<Scalar*>(x.mutable_data_ptr());
 }
 
-// Splits `parts` items of `elements` elements each over all threads; calls loop(first, count).
+// Splits `parts` items of `elements` elements each over all threads; calls loop(first, count) for
+// each thread's items.
 template <typename Loop>
 void ForEachPart(std::int64_t parts, std::int64_t elements, const Loop& loop) {
-  constexpr std::int64_t kLeast = 16384;
+  constexpr std::int64_t kLeast = 16384;  // elements for which another thread is worth its start
   const std::int64_t least =
       std::max<std::int64_t>(1, kLeast / std::max<std::int64_t>(1, elements));
   device::ParallelFor(0, parts, least,

@@ -2,7 +2,7 @@
 
 // Element-wise loops of layers, over one row or run of elements at a time. They are vectorised for
 // the machine's widest instruction set (chosen at load time). They are free of LibTorch, so that
-// their compiler flags affect no other code.
+// their compiler flags affect no other code (vector_lanes.h).
 
 #include <cstdint>
 
@@ -53,7 +53,7 @@ void SwiGluBackward(GatePair<const Float16> x, const Float16* upstream, std::int
 // epsilon) and the weight w. One pass for s and one for y; the backward pass needs x, w and s only.
 // Computes in fp32; x s is rounded to the element type before it is multiplied by the weight, as in
 // transformers. Vectorised for the machine's widest instruction set; the order of additions is the
-// same everywhere.
+// same on every machine.
 
 template <typename Scalar>
 struct NormedRow {

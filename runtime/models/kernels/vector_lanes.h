@@ -1,8 +1,13 @@
 #pragma once
 
-// Sixteen-lane float vectors for the inner loops of this folder. Free of LibTorch, so that the
-// compiler flags of those loops affect no other code. A function marked DS_FOR_EACH_ISA is compiled
-// for several instruction sets; the widest one that the machine supports is chosen at load time.
+// Sixteen-lane float vectors for the inner loops of this folder, in GCC's vector extension.
+//
+// A function marked DS_FOR_EACH_ISA is compiled for several instruction sets; the widest one that
+// the machine supports is chosen at load time. The functions of this header are always inlined,
+// because only then are they compiled for the instruction set of their caller.
+//
+// Free of LibTorch: the files of those loops have compiler flags of their own, and the linker could
+// take an inline function of LibTorch that was compiled with them for the whole program.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +18,8 @@
 namespace ds::models {
 
 // Sixteen lanes in the compiler's vector type: one AVX-512 register, two AVX2 registers, or four
-// SSE or NEON registers. The order of additions is the same everywhere.
+// SSE or NEON registers. The number of lanes does not depend on the machine, and so neither does
+// the order in which sums are added. Results differ by fused multiply-adds only.
 constexpr std::int64_t kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
@@ -34,7 +40,9 @@ DS_ALWAYS_INLINE Floats Load(const float* from) {
   return lanes;
 }
 DS_ALWAYS_INLINE void Store(float* to, Floats lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
-// Widen and RoundTo on all lanes at once; the compiler turns loops over the lanes into scalar code.
+// Loads and stores 16-bit numbers as bits, one in each lane of Words. The Load and Store below
+// convert all lanes at once from these bits (half_float.h). Loops that call Widen or RoundTo for
+// each lane would be compiled to scalar code.
 DS_ALWAYS_INLINE Words LoadBits(const void* from) {
   Shorts halves;
   std::memcpy(&halves, from, sizeof(halves));
@@ -57,8 +65,9 @@ DS_ALWAYS_INLINE void Store(Float16* to, Floats lanes) {
   StoreBits(to, RoundToFloat16Bits<Words>(lanes));
 }
 
-// Loads the first `count` lanes, with zeros in the others. For full vectors and for the end of a
-// row; `count` may be any number above 0.
+// Loads min(count, kLanes) elements, and zeros in the other lanes. `count` is the number of
+// elements left in a row, at least 1, so that a loop handles full vectors and the end of the row
+// alike.
 template <typename Scalar>
 DS_ALWAYS_INLINE Floats LoadPartial(const Scalar* from, std::int64_t count) {
   if (count >= kLanes) return Load(from);
@@ -66,6 +75,7 @@ DS_ALWAYS_INLINE Floats LoadPartial(const Scalar* from, std::int64_t count) {
   std::copy_n(from, count, part);
   return Load(part);
 }
+// Stores the first min(count, kLanes) lanes.
 template <typename Scalar>
 DS_ALWAYS_INLINE void StorePartial(Scalar* to, Floats lanes, std::int64_t count) {
   if (count >= kLanes) return Store(to, lanes);
@@ -74,7 +84,7 @@ DS_ALWAYS_INLINE void StorePartial(Scalar* to, Floats lanes, std::int64_t count)
   std::copy_n(part, count, to);
 }
 
-// Rounds the values as a store and a load would.
+// Rounds the values to Scalar, as a store and a load would.
 template <typename Scalar>
 DS_ALWAYS_INLINE Floats RoundLanes(Floats values) {
   Scalar stored[kLanes];
@@ -82,18 +92,22 @@ DS_ALWAYS_INLINE Floats RoundLanes(Floats values) {
   return Load(stored);
 }
 
+// Returns the sum of the lanes, added in fp64 in their order.
 DS_ALWAYS_INLINE double AddLanes(Floats values) {
   double sum = 0.0;
   for (int lane = 0; lane < kLanes; ++lane) sum += values[lane];
   return sum;
 }
 
-// Computes e^x for x <= 0 (Cephes' expf: x = n ln 2 + r, a polynomial in r, n added to the
-// exponent). Returns 0 below -87.3, where the result would be denormal.
+// Computes e^x for x <= 0, as Cephes' expf does: x = n ln 2 + r with a whole n; a polynomial gives
+// e^r; n is added to the exponent of its bits. Returns 0 below -87.3, where the result would be
+// subnormal.
 DS_ALWAYS_INLINE Floats ExpOfNonPositive(Floats x) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
   const Floats shifted = x * 1.44269504088896341F + kRound;
   const Floats n = shifted - kRound;
+  // ln 2 as the difference of two numbers. The product with the first, which has few bits, is
+  // exact.
   const Floats r = x - n * 0.693359375F + n * 2.12194440e-4F;
   Floats p = r * 1.9875691500e-4F + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
@@ -111,7 +125,8 @@ DS_ALWAYS_INLINE Floats ExpOfNonPositive(Floats x) {
   return x <= 0.0F ? result : x;  // a NaN stays a NaN
 }
 
-// The logistic function 1 / (1 + e^-x) and one minus it, each accurate to its own last place.
+// The logistic function 1 / (1 + e^-x), and its complement, 1 minus it. The complement is not
+// computed by a subtraction, which would cancel its digits for large x.
 struct Logistic {
   Floats of, complement;
 };
