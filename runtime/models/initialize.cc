@@ -13,9 +13,9 @@
 namespace ds::models {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;  // elements per thread
+constexpr std::int64_t kGrain = 16384;  // least elements per thread
 
-// Clears the elements of `values` that are in `zeros`; `first` is the parameter index of values[0].
+// Sets the elements in `zeros` to 0. `first` is the index of values[0] in the parameter.
 void ClearPart(const FirstValue::Zeros& zeros, std::int64_t first, const at::Tensor& values) {
   const std::int64_t begin = std::max(zeros.first, first);
   const std::int64_t end = std::min(zeros.first + zeros.count, first + values.numel());
@@ -25,6 +25,7 @@ void ClearPart(const FirstValue::Zeros& zeros, std::int64_t first, const at::Ten
 }  // namespace
 
 FirstValue NormalInit::Describe(const std::string& name, std::int64_t dimensions) const {
+  // Vectors are biases and the weights of norms.
   if (dimensions <= 1) return {.mean = name.ends_with("bias") ? 0.0 : vector_mean};
   const bool residual = std::any_of(residual_names.begin(), residual_names.end(),
                                     [&](const std::string& end) { return name.ends_with(end); });
@@ -49,12 +50,13 @@ void FillRange(const std::string& name, const FirstValue& described, std::uint64
     range.values.fill_(described.mean);
     return;
   }
+  // If false, the values are drawn into a temporary tensor.
   const bool direct = range.values.is_cpu() && range.values.scalar_type() == at::kFloat &&
                       range.values.is_contiguous();
   const std::int64_t count = range.values.numel();
   const at::Tensor values = direct ? range.values : at::empty({count}, at::kFloat);
   auto* const out = values.mutable_data_ptr<float>();
-  const std::uint64_t key = ExtendKey(seed, name);
+  const std::uint64_t key = ExtendKey(seed, name);  // a random stream for each parameter
   const auto std = static_cast<float>(described.std), mean = static_cast<float>(described.mean);
   device::ParallelFor(0, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
     const std::span<float> part(out + begin, static_cast<std::size_t>(end - begin));

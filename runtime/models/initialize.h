@@ -19,7 +19,7 @@ namespace ds::models {
 struct FirstValue {
   double mean = 0.0, std = 0.0;
   struct Zeros {
-    std::int64_t first = 0, count = 0;  // elements
+    std::int64_t first = 0, count = 0;  // elements: the row of a table's padding token
   };
   Zeros zeros = {};
 };

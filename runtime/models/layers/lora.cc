@@ -12,23 +12,26 @@
 namespace ds::models {
 namespace {
 
-// A linear layer within a decoder layer.
+// A linear layer, or a matrix of an expert, within a decoder layer. Tensor ranks shard its outputs
+// (column-parallel) or its inputs (row-parallel: Product::adds_up).
 struct NamedProduct {
   std::string name;  // full name
   std::shared_ptr<Product> product;
-  std::string path;                  // in its block
-  std::int64_t first_input = 0;      // this rank's first input, if ranks shard the inputs
-  bool has_part_of_outputs = false;  // ranks shard the outputs
-  bool takes_adapter = true;
+  std::string path;                  // module path in its block
+  std::int64_t first_input = 0;      // index of this rank's first input, if row-parallel
+  bool has_part_of_outputs = false;  // column-parallel
+  bool takes_adapter = true;         // false: ExpertWeight
 };
 
-// Returns the index of the rank's first input of a weight.
+// Returns the index of this rank's first input: above 0 only in a row-parallel product.
 std::int64_t FindFirstInput(const Product& product, const checkpoint::Placement& placement) {
   if (!product.adds_up() || placement.boxes.empty()) return 0;
   return placement.boxes.front().offset.at(product.layout() == WeightLayout::kInOut ? 0 : 1);
 }
 
-// Lists all products except the head, routers and the matrices of adapters.
+// Lists the products within decoder layers, except the matrices of adapters. A router is no
+// Product. The head's block is the one without a prefix. After QuantizeBase, a product has no
+// weight.
 std::vector<NamedProduct> ListProducts(const BlockList& model) {
   std::vector<NamedProduct> products;
   for (const auto& block : model.blocks()) {
@@ -53,7 +56,8 @@ std::vector<NamedProduct> ListProducts(const BlockList& model) {
   return products;
 }
 
-// PEFT trains the parameters of modules_to_save, too.
+// Freezes all parameters except those that a PEFT folder trains in full (modules_to_save, bias).
+// Called before the adapters are added, which therefore stay trained.
 void FreezeOthers(const BlockList& model, const LoraSpec& spec) {
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
@@ -62,6 +66,7 @@ void FreezeOthers(const BlockList& model, const LoraSpec& spec) {
   }
 }
 
+// Lists the products that can have an adapter.
 std::vector<NamedProduct> ListAdaptable(const BlockList& model) {
   std::vector<NamedProduct> found = ListProducts(model);
   std::erase_if(found, [](const NamedProduct& each) { return !each.takes_adapter; });
@@ -76,6 +81,7 @@ ModelNames NamesOf(const BlockList& model) {
       names.parameters.push_back(block->FullName(item.key()));
     }
   }
+  // A tied head reads block 0, and the token table is the first parameter there.
   for (int i = 0; i < model.size(); ++i) {
     if (!model.also_reads(i).empty()) names.tied_table = names.parameters.front();
   }
@@ -86,6 +92,7 @@ ModelNames NamesOf(const BlockList& model) {
 
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::TensorGroup& ranks,
                ModelScope part) {
+  // One stage does not show which targets match a layer of another.
   if (part == ModelScope::kAll) DS_RETURN_IF_ERROR(ChooseLayers(NamesOf(model), spec));
   const std::vector<NamedProduct> products = ListAdaptable(model);
   FreezeOthers(model, *spec);
@@ -126,6 +133,7 @@ at::Tensor LoraMerger::Merge(const std::string& name, const at::Tensor& weight) 
   if (!name.ends_with(kWeight)) return weight;
   const std::string layer = name.substr(0, name.size() - kWeight.size());
   const auto adapter = spec_.Find(layer);
+  // A narrows to the adapter's rank, B widens to the outputs.
   const auto narrow = tensors_.find(layer + ".lora_A.weight");
   const auto wide = tensors_.find(layer + ".lora_B.weight");
   if (!adapter || narrow == tensors_.end() || wide == tensors_.end()) return weight;
@@ -135,7 +143,8 @@ at::Tensor LoraMerger::Merge(const std::string& name, const at::Tensor& weight) 
   at::Tensor merged = weight.to(at::kFloat) + change;
   if (const auto magnitudes = tensors_.find(layer + ".lora_magnitude_vector");
       magnitudes != tensors_.end()) {
-    const std::int64_t inputs = weights_are_in_out_ ? 0 : 1;
+    // DoRA: scales each output's row to its magnitude.
+    const std::int64_t inputs = weights_are_in_out_ ? 0 : 1;  // the dimension of the inputs
     const at::Tensor factors =
         magnitudes->second.to(at::kFloat) / merged.norm(2, {inputs}, /*keepdim=*/false);
     merged = merged * factors.unsqueeze(inputs);
