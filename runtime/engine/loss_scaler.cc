@@ -102,7 +102,8 @@ Status LossScaler::LoadState(const nlohmann::json& state) {
   const bool sane = std::isfinite(loaded.scale_) && loaded.scale_ > 0.0 && loaded.steps_ >= 0 &&
                     loaded.last_overflow_ >= -1 && loaded.last_overflow_ < loaded.steps_;
   if (!sane) return DataLossError("the loss scaler's state is not one: " + state.dump());
-  // The state is of a run in another precision, from which no scale can be taken over.
+  // A static scaler's state, of a run in another precision: its scale is no start for a dynamic
+  // one.
   const auto dynamic = state.find("dynamic");
   if (rule_.dynamic && dynamic != state.end() && *dynamic == false) return OkStatus();
   if (!rule_.dynamic) loaded.scale_ = scale_;

@@ -1,17 +1,20 @@
 #pragma once
 
-// LossScaler computes the factor of the loss that keeps fp16 gradients from underflow and overflow.
-// A pure state machine: the caller reports after every step whether the gradients overflowed, and
-// reads the scale of the next step. All ranks report the same, so all have the same scale.
+// LossScaler computes the loss scale: the factor of the loss that keeps fp16 gradients from
+// underflow and overflow. A pure state machine: the caller reports after every step whether the
+// gradients overflowed, and reads the scale of the next step. All ranks report the same, so all
+// have the same scale.
 //
-// There are three rules. Two are DeepSpeed's: with a window of w steps, a clean step doubles the
-// scale if the number of steps since the last overflow (excluding the first) is a multiple of w.
-//   ZeRO (stages 1 to 3): an overflow takes one of `hysteresis` lives; with one left it halves the
-//   scale instead. Growth refills the lives; in consecutive mode every clean step does. An overflow
-//   at the minimum ends the run.
-//   Stage 0: every overflow halves the scale, down to the minimum, where it stays.
-// The third is PyTorch's GradScaler, for torch_autocast: as ZeRO's with one life, but the first
-// step counts, too. A static scale never changes.
+// A static scale never changes. A dynamic scale halves at an overflow, and doubles after each
+// `window` steps in a row without one (clean steps). Three rules differ in the details:
+//   ZeRO, DeepSpeed's rule for stages 1 to 3: the scale has `hysteresis` lives. An overflow takes
+//   one life; when only one is left, it halves the scale instead. Doubling restores all lives; with
+//   consecutive_hysteresis every clean step does. An overflow at the minimum is an error.
+//   Stage 0, DeepSpeed's rule without ZeRO: every overflow halves the scale, down to the minimum,
+//   where it stays.
+//   GradScaler, PyTorch's rule, for torch_autocast: as ZeRO's with one life.
+// PyTorch's rule counts all clean steps. DeepSpeed's rules do not count the first one of the run
+// and the first one after an overflow.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -31,7 +34,7 @@ struct LossScaleRule {
   // Lives, at least 1; nullopt: the rule of stage 0.
   std::optional<std::int64_t> hysteresis;
   bool consecutive_hysteresis = false;
-  bool first_step_counts = false;  // in the window, as in PyTorch
+  bool first_step_counts = false;  // the first clean step counts in the window, as in PyTorch
 };
 
 class LossScaler {
@@ -39,19 +42,19 @@ class LossScaler {
   explicit LossScaler(const LossScaleRule& rule);
 
   bool dynamic() const { return rule_.dynamic; }
-  // The scale of the step in progress.
+  // The scale to use until the next Update().
   double scale() const { return scale_; }
 
-  // Call after each step. Fails if the scale would have to go below the minimum, and then leaves it
-  // unchanged.
+  // Call after each step, skipped steps included. Fails if the scale would have to go below the
+  // minimum, and then leaves it unchanged.
   Status Update(bool overflow);
 
-  // Describes the effect of the overflow at the last Update() on the scale, which was `before`:
-  // "the loss scale goes from 65536 to 32768".
+  // Describes for the user how the last Update(), of an overflow, changed the scale. `before` is
+  // the scale before it: "the loss scale changes from 65536 to 32768".
   std::string DescribeOverflow(double before) const;
 
-  // State for checkpoints. LoadState fails on an invalid state. A static scaler ignores the loaded
-  // scale; a dynamic one keeps its initial state if the loaded one is a static scaler's.
+  // State for checkpoints. LoadState fails on an invalid state. A static scaler keeps its own
+  // scale. A dynamic one ignores the state of a static one: the run had another precision before.
   nlohmann::json State() const;
   Status LoadState(const nlohmann::json& state);
 
@@ -61,8 +64,8 @@ class LossScaler {
 
   LossScaleRule rule_;
   double scale_;
-  std::int64_t steps_ = 0;
-  std::int64_t last_overflow_ = -1;  // a step index, from 0
+  std::int64_t steps_ = 0;           // number of updates
+  std::int64_t last_overflow_ = -1;  // index of its update, from 0; -1: none
   std::int64_t lives_;
 };
 

@@ -21,6 +21,7 @@ namespace ds::engine {
 
 void SeedGenerators(std::uint64_t seed) {
   at::manual_seed(seed);
+  // Replaces the CPU generator's state: at::manual_seed has used only 32 bits of the seed for it.
   at::mt19937 engine(seed);
   at::mt19937_data_pod data = engine.data();
   std::uint64_t next = SplitMix(seed);
@@ -33,7 +34,7 @@ void SeedGenerators(std::uint64_t seed) {
 
 namespace {
 
-// Gives adjacent (seed, step, rank) unrelated streams.
+// Seeds the generators for a step of this rank. Adjacent (seed, step, rank) get unrelated streams.
 void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
   const auto of_step = SplitMix(SplitMix(seed) ^ static_cast<std::uint64_t>(step));
   SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
@@ -45,7 +46,9 @@ bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) 
   return options.evaluate_every > 0 && result.step % options.evaluate_every == 0;
 }
 
-// Loads the engine only from the newest good checkpoint, which rank 0 finds.
+// Loads the engine's state from the newest good checkpoint, which rank 0 finds, and returns the
+// checkpoint's folder. The position in the data stays: the run continues after the failed step.
+// Fails if the last rewind, to `last_rewind`, has led to the same checkpoint. Collective.
 StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
                                        std::int64_t last_rewind) {
   std::int64_t step = -1;
@@ -53,6 +56,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
   if (engine.world().rank() == 0) {
     const auto newest = checkpoint::FindNewestGood(options.checkpoint_root);
     if (newest.ok() && newest->found) step = newest->found->step;
+    // A folder that does not exist has no checkpoint. Other errors may hide a good one.
     const bool is_unclear = !newest.ok() && newest.status().code() != StatusCode::kNotFound;
     if (is_unclear) looked = newest.status();
   }
@@ -95,11 +99,12 @@ class TrainLoop {
     return options_.timeout > 0 && options_.best->evaluations_since() >= options_.timeout;
   }
   bool IsOutOfTime() const;
-  // Returns whether a checkpoint is due after this step, apart from the best evaluation's.
+  // Returns whether a checkpoint is due after this step, whether or not its evaluation is the best.
   bool IsSaveDue(std::int64_t step) const;
   Status Save(std::int64_t step);
-  // Rank 0, after a save: removes the checkpoint of the former best evaluation, if it was saved
-  // only for it, and old ones above the limit. Logs a warning if it cannot remove one.
+  // Removes, on rank 0, the checkpoints that a save has replaced: the former best evaluation's, if
+  // it was saved only because it was the best, and the oldest ones above the limit. Logs a warning
+  // if it cannot remove one.
   void RemoveOld(std::int64_t saved_step, bool is_best) const;
 
   Engine& engine_;
@@ -108,9 +113,9 @@ class TrainLoop {
   const TrainLoopOptions& options_;
   TrainLoopObserver& observer_;
   const std::chrono::nanoseconds begin_;
-  bool is_better_ = false;  // the evaluation after the step
-  std::optional<BestEvaluation::Best> former_best_;
-  std::string early_;
+  bool is_better_ = false;  // the latest step has an evaluation, the best so far
+  std::optional<BestEvaluation::Best> former_best_;  // before the latest evaluation
+  std::string early_;                                // TrainLoopEnd::early
   bool out_of_time_ = false;
 };
 
@@ -155,6 +160,7 @@ bool TrainLoop::IsSaveDue(std::int64_t step) const {
 
 void TrainLoop::RemoveOld(std::int64_t saved_step, bool is_best) const {
   if (engine_.world().rank() != 0) return;
+  // Without a lineage every checkpoint up to the saved one counts as this run's.
   const auto lineage =
       options_.lineage ? *options_.lineage : checkpoint::AssumeLineage(saved_step + 1);
   if (is_best && former_best_ && former_best_->saved_for_it) {
@@ -170,6 +176,7 @@ void TrainLoop::RemoveOld(std::int64_t saved_step, bool is_best) const {
 Status TrainLoop::Save(std::int64_t step) {
   const bool is_due = IsSaveDue(step), is_best = options_.save_best && is_better_;
   if (!is_due && !is_best) return OkStatus();
+  // Before the save, because the checkpoint contains the mark.
   if (!is_due) options_.best->MarkSavedForIt();
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path,
                       checkpoint::SaveCheckpoint({.root = options_.checkpoint_root,

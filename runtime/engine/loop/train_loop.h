@@ -47,7 +47,8 @@ struct TrainLoopOptions {
   // Saves a checkpoint after each evaluation that is better than all before, and removes the former
   // best checkpoint unless it was saved for another reason. Requires `best`.
   bool save_best = false;
-  // Ends the run after this number of evaluations without a lower loss; 0: never. Requires `best`.
+  // Patience: ends the run after this number of evaluations in a row without a lower loss; 0:
+  // never. Requires `best`.
   std::int64_t timeout = 0;
   // Ends the run, with a checkpoint, after the step in which the loop reaches this time; 0: never.
   std::chrono::duration<double> time_limit{0.0};
