@@ -15,42 +15,46 @@
 namespace ds::inference {
 namespace {
 
-// The prompts that run together.
+// The prompts [first, first + count) of `all`, which run together.
 struct PromptBatch {
   const std::vector<Prompt>& all;
   std::size_t first = 0, count = 0;
 };
 
-// A sample with an unfinished text.
+// A prompt with its unfinished text.
 struct Live {
-  std::size_t prompt = 0;
+  std::size_t prompt = 0;            // index
   std::vector<std::int64_t> tokens;  // of the prompt and the text so far
   std::int64_t new_tokens = 0;
 };
 
+// Returns whether the frequencies of RoPE depend on the length of the text (dynamic NTK, longrope).
+// Cached keys then become invalid when it grows (key_value_cache.h).
 bool FollowsLength(const models::DecoderSpec& spec) {
   return spec.positions == models::Positions::kRotary &&
          (models::DependsOnLength(spec.rope) ||
           (spec.windowed_rope && models::DependsOnLength(*spec.windowed_rope)));
 }
 
+// Generates the texts of one batch of prompts.
 class Generation {
  public:
   Generation(const BlockList& model, const models::DecoderSpec& spec, const PromptBatch& batch,
              const GenerateOptions& options, GenerationObserver& observer);
 
   bool done() const { return live_.empty(); }
-  // Runs the model over the tokens that it has not processed, and adds the next token to each
-  // sample.
+  // Runs the model over the tokens that are not in the cache, and adds the next token to each
+  // sample. Samples that end leave the batch.
   void Step();
 
  private:
   void ClearLengthDependent();
-  // Returns [samples, S]: the last counts[b] tokens of each sample, then padding.
+  // Returns [samples, S]: the last counts[b] tokens of sample b, then padding.
   at::Tensor NewTokens(const std::vector<std::int64_t>& counts) const;
-  // Returns fp32 [samples, vocabulary], for each sample's last token.
+  // Runs the model over the last counts[b] tokens of each sample b. Returns the logits after its
+  // last token: fp32 [samples, vocabulary] on the CPU.
   at::Tensor RunModel(const std::vector<std::int64_t>& counts);
-  // Returns whether the sample continues.
+  // Chooses and adds the sample's next token. Returns whether the sample continues.
   bool AddToken(Live* sample, std::span<float> logits);
 
   const BlockList& model_;
@@ -88,7 +92,8 @@ Generation::Generation(const BlockList& model, const models::DecoderSpec& spec,
   }
 }
 
-// Clears the cache if its keys were rotated with other frequencies than the new token needs.
+// Clears the cache if its keys were rotated with other frequencies than the new token needs; the
+// model then runs over the full text again. The batch has one sample (Generate).
 void Generation::ClearLengthDependent() {
   const std::int64_t seen = cache_.lengths().front();
   const auto length = static_cast<std::int64_t>(live_.front().tokens.size());
@@ -173,6 +178,7 @@ void Generate(const BlockList& model, const models::DecoderSpec& spec,
               GenerationObserver& observer) {
   if (prompts.empty()) return;
   const c10::NoGradGuard no_grad;
+  // Such a cache is valid for one sample only.
   const std::size_t together = FollowsLength(spec) ? 1 : prompts.size();
   for (std::size_t first = 0; first < prompts.size() && observer.accepts_more();
        first += together) {

@@ -10,12 +10,14 @@
 namespace ds::inference {
 namespace {
 
-// References two readers, which must outlive this object; the second is null without adapters.
+// The readers of the model's folder and of the adapters' folder; the second is null without
+// adapters. Both must outlive this object.
 struct Readers {
   const models::WeightReader& weights;
   const models::AdapterReader* adapter;
 };
 
+// Fills all parameters of a block. Readers fill CPU memory; a GPU gets a copy of it.
 Status ReadBlock(const Readers& readers, Block& block) {
   for (const auto& item : block.named_parameters()) {
     const std::string name = block.FullName(item.key());
@@ -30,6 +32,8 @@ Status ReadBlock(const Readers& readers, Block& block) {
   return OkStatus();
 }
 
+// Adds the adapters of a PEFT folder to the model, without their values, and returns a reader of
+// the values. Returns null if `folder` is empty.
 StatusOr<std::unique_ptr<models::AdapterReader>> OpenAdapter(const std::filesystem::path& folder,
                                                              bool has_weights, BlockList& model) {
   if (folder.empty()) return std::unique_ptr<models::AdapterReader>();
@@ -51,6 +55,7 @@ StatusOr<c10::ScalarType> FindDtype(const std::string& name, const models::Model
   if (name == "bfloat16") return c10::kBFloat16;
   if (name == "float16") return c10::kHalf;
   if (name != "auto") return InvalidArgumentError("unknown dtype '" + name + "'");
+  // transformers 4 writes "torch_dtype".
   for (const char* key : {"dtype", "torch_dtype"}) {
     const auto found = config.json.find(key);
     if (found == config.json.end() || !found->is_string() || *found == "auto") continue;
