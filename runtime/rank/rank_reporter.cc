@@ -15,6 +15,7 @@ void RankReporter::Send(RankMessageKind kind, const json& body) {
   if (link_ == nullptr) return;
   // Text from outside (paths, tensor names) need not be UTF-8; invalid bytes are replaced.
   const std::string text = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  // A lost daemon is not an error here: its end kills this rank (rank_reporter.h).
   if (const Status status = link_->Send({kind, text}); !status.ok()) {
     LogDebug("rank " + std::to_string(rank_) + ": " + status.message());
   }
@@ -65,7 +66,7 @@ void RankReporter::ReportError(const Failure& failure) {
     body["absent"] = failure.absence.ranks;
   }
   Send(RankMessageKind::kError, body);
-  LogError(failure.status.message());
+  LogError(failure.status.message());  // for a rank without a link, and for the rank's own log
 }
 
 void RankReporter::ReportEnd(const json& summary) {

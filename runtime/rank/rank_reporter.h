@@ -1,7 +1,8 @@
 #pragma once
 
 // RankReporter: reports this rank's progress. Under dsrund the messages go over the rank link
-// (base/rank_link.h). Without a link (started by hand) messages for people go to stdout.
+// (base/rank_link.h). Without a link (started by hand), notices, steps and checkpoints go to
+// standard output. Errors always go to standard error, too.
 //
 // A lost daemon is not an error here: the daemon's end kills the rank (PR_SET_PDEATHSIG), and
 // messages in between are dropped.

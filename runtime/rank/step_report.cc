@@ -22,6 +22,7 @@ nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, 
                                       const comm::Traffic& communicated,
                                       nlohmann::ordered_json memory) {
   const nlohmann::ordered_json& breakdown = engine.memory_breakdown();
+  // Empty without memory_breakdown.
   if (!breakdown.empty()) memory["breakdown"] = breakdown;
   const telemetry::StepMetrics metrics{.step = result.step,
                                        .loss = result.loss,
@@ -56,6 +57,7 @@ nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, 
 }
 
 std::string DescribeSkip(const StepResult& result) {
+  // Only fp16's loss scaling sets `overflow`.
   const std::string cause =
       result.overflow.empty() ? "" : "gradients overflowed in fp16, and " + result.overflow + ": ";
   return "step " + std::to_string(result.step) + " is skipped: " + cause + result.non_finite;

@@ -37,7 +37,8 @@ std::string DescribeSkip(const StepResult& result);
 // Describes the checkpoint to which a step has returned the run.
 std::string DescribeRewind(const StepResult& result, const std::filesystem::path& checkpoint);
 
-// Describes the evaluation of a run that has finished all its `steps`.
+// Describes the evaluation of a run that was started again after all its `steps`: it only
+// evaluates.
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps);
 
 }  // namespace ds::rank

@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Returns the text of a prompt, or of the last message of a conversation.
+// Returns the text of a prompt, or of the last message of a conversation; JSON if that has no text.
 std::string AskedText(const Json& prompt) {
   if (prompt.is_string()) return prompt.get<std::string>();
   const Json& messages = prompt.is_object() ? prompt.at("messages") : prompt;

@@ -250,8 +250,8 @@ Status TrainCommand::OpenData() {
   return FitToData(total_steps_, data_.positions_per_epoch, &config_);
 }
 
-// Evaluates before training, so that unusable data is reported early. Collective: all ranks call
-// it.
+// Checks before training that the data to evaluate on has labels, so that unusable data is reported
+// early. Collective: all ranks call it.
 Status TrainCommand::TryEvaluation() {
   if (!data_.evaluation) return OkStatus();
   DS_RETURN_IF_ERROR(CheckSameData(data_.evaluation->State(), *world_));
