@@ -157,7 +157,7 @@ void Generation::Step() {
   const at::Tensor logits = RunModel(counts);
   TORCH_CHECK(at::isfinite(logits).all().item<bool>(),
               "the model gives logits that are not finite, from which no token can be chosen: "
-              "its weights are not, or its numbers are beyond its dtype (see --dtype)");
+              "a weight is not finite, or a value overflows the model's dtype (see --dtype)");
   const auto vocabulary = static_cast<std::size_t>(logits.size(1));
   std::vector<Live> live;
   std::vector<std::int64_t> kept;

@@ -62,7 +62,7 @@ StatusOr<c10::ScalarType> FindDtype(const std::string& name, const models::Model
     const auto said = FindDtype(found->get<std::string>(), config);
     if (said.ok()) return said;
     return UnimplementedError("config.json: " + std::string(key) + " = " + found->dump() +
-                              " is not built; --dtype float32 computes in another");
+                              " is not built; --dtype float32 runs the model in float32");
   }
   return c10::kFloat;
 }
