@@ -31,9 +31,9 @@ struct Address {
 struct Resolution {
   std::mutex mutex;
   std::condition_variable done;
-  bool ready = false;              // guarded by mutex, as what follows
+  bool ready = false;              // guarded by mutex, as are the members below
   int error = 0;                   // of getaddrinfo
-  std::vector<Address> addresses;  // without doubles
+  std::vector<Address> addresses;  // without duplicates
 };
 
 std::string NameHostPort(const HostPort& target) {
@@ -121,7 +121,7 @@ HostResult<std::vector<Address>> ResolveInTime(const HostPort& target,
                          .hint = "give its address by address= in the hostfile",
                          .transient = true};
     }
-    // In slices, since the interrupter knows nothing of this condition.
+    // Waits in slices, because the interrupter does not notify this condition variable.
     shared->done.wait_until(lock,
                             std::min(deadline, SteadyClock::now() + std::chrono::milliseconds(50)));
   }
@@ -188,7 +188,7 @@ HostResult<UniqueFd> Dial(const HostPort& target, Interrupter::Deadline deadline
     if (socket.ok() || socket.failure().kind == FailureKind::kInterrupted) return socket;
     failures.push_back(socket.failure());
   }
-  return failures.front();  // of the address that the resolver prefers; it gives one at least
+  return failures.front();  // of the resolver's preferred address; there is at least one
 }
 
 std::string LocalAddressTowards(const std::string& address) {
@@ -197,7 +197,7 @@ std::string LocalAddressTowards(const std::string& address) {
   const UniqueFd fd(::socket(addresses[0].bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage local{};
   socklen_t size = sizeof(local);
-  // Connecting a datagram socket sends nothing: it only asks for the route.
+  // Connecting a datagram socket sends nothing; it only selects the route.
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&addresses[0].bytes),
                 addresses[0].size) != 0 ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {

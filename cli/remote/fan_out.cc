@@ -17,21 +17,22 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kNamesShown = 3;
 
-// There are threads, for libssh 0.10 blocks in its non-blocking mode, too: where it asks an agent
-// (ssh_userauth_publickey_auto) and where it reads from a home that may hang
-// (ssh_pki_import_privkey_file, ssh_options_parse_config, ssh_session_is_known_server); so does
-// getaddrinfo. They end with Run, and no loop waits for them (cli/job/job_controller.h).
+// Each try needs a thread, because libssh 0.10 blocks even in its non-blocking mode: when it asks
+// an agent (ssh_userauth_publickey_auto), and when it reads a home directory that may hang
+// (ssh_pki_import_privkey_file, ssh_options_parse_config, ssh_session_is_known_server). getaddrinfo
+// blocks, too. The threads end with Run, before the job's event loop (cli/job/job_controller.h).
 
 struct State {
   std::mutex mutex;
   std::condition_variable changed;
-  int next = 0;           // guarded by mutex, as what follows
-  int done = 0;           // hosts with an outcome
-  int ready = 0;          // that is a good one
+  int next = 0;           // guarded by mutex, as are the members below
+  int done = 0;           // number of hosts with an outcome
+  int ready = 0;          // number of hosts with a good outcome
   std::set<int> running;  // being tried
 };
 
-// What a library throws, of a machine without room for another thread for one, is the host's.
+// An exception, for example because this machine cannot start another thread, is the failure of
+// this one host.
 HostOutcome AttemptOnce(const FanOut::Attempt& attempt, int index, Interrupter::Deadline deadline) {
   try {
     return attempt(index, deadline);
@@ -50,10 +51,10 @@ HostOutcome Try(int index, const FanOutOptions& options, Interrupter* interrupte
   for (int tried = 1;; ++tried) {
     HostOutcome outcome = AttemptOnce(attempt, index, deadline);
     if (outcome.ok() || !outcome.failure().transient) return outcome;
-    // A try that the deadline cut short knows less than the one before it, which was answered.
+    // The earlier failure says more than a timeout, because the host answered then.
     if (outcome.failure().kind == FailureKind::kTimeout && earlier) outcome = *earlier;
     earlier = outcome.failure();
-    // A server that is busy with others' logins says so by hanging up.
+    // A server with too many logins hangs up (kHandshake). It is tried again until the deadline.
     if (tried >= options.tries && outcome.failure().kind != FailureKind::kHandshake) {
       return outcome;
     }
@@ -95,7 +96,7 @@ std::vector<HostOutcome> FanOut::Run(int count, const FanOutOptions& options,
   try {
     for (int i = 0; i < std::min(count, options.at_once); ++i) workers.emplace_back(work);
   } catch (const std::system_error&) {
-    if (workers.empty()) throw;  // else there are fewer at a time
+    if (workers.empty()) throw;  // otherwise fewer hosts are tried at a time
   }
   std::unique_lock lock(state.mutex);
   const auto all_done = [&] { return state.done == count; };

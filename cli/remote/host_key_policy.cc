@@ -16,7 +16,7 @@ bool IsOneOf(const std::string& word, std::initializer_list<const char*> names) 
   return false;
 }
 
-// Words between blanks; quotation marks hold one together.
+// Splits at blanks outside quotation marks.
 std::vector<std::string> SplitWords(std::string_view text) {
   std::vector<std::string> words;
   std::string word;
@@ -45,7 +45,7 @@ std::string OnlyWord(const std::string& text) {
   return words.empty() ? "" : words.front();
 }
 
-// The text that a '%' and this letter stand for; nothing for a token that is not known here.
+// Returns the value of the token '%' + `token`; null for a token that is not supported.
 const std::string* FindToken(char token, const HostKeyNames& names, const std::string& alias,
                              std::string* storage) {
   switch (token) {

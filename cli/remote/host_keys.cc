@@ -41,9 +41,8 @@ std::string Fingerprint(ssh_session session) {
   return text;
 }
 
-// Asks one file about the server. libssh asks two files at once and lets what the second does not
-// say overrule what the first does; with the same file twice there is nothing to overrule. It skips
-// lines with markers.
+// Looks the server up in one file. libssh always reads two files, and "not found" in the second
+// overrides a match in the first; both are therefore this file. libssh skips lines with markers.
 ssh_known_hosts_e Ask(ssh_session session, const std::string& file) {
   if (file.empty() || ::ssh_options_set(session, SSH_OPTIONS_KNOWNHOSTS, file.c_str()) != SSH_OK ||
       ::ssh_options_set(session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, file.c_str()) != SSH_OK) {
@@ -52,7 +51,8 @@ ssh_known_hosts_e Ask(ssh_session session, const std::string& file) {
   return ::ssh_session_is_known_server(session);
 }
 
-// The lines of `text` that have the marker, without it: lines that libssh does not skip.
+// Returns the lines of `text` that have the marker. They are returned without it, because libssh
+// skips lines with markers.
 std::string MarkedLines(const std::string& text, std::string_view marker) {
   std::string marked;
   std::istringstream lines(text);
@@ -65,7 +65,7 @@ std::string MarkedLines(const std::string& text, std::string_view marker) {
   return marked;
 }
 
-// Asks the lines of `text` with the marker about the server.
+// Looks the server up in the lines of `text` with the marker.
 StatusOr<ssh_known_hosts_e> AskMarked(ssh_session session, const std::string& text,
                                       std::string_view marker) {
   const std::string lines = MarkedLines(text, marker);
@@ -76,7 +76,7 @@ StatusOr<ssh_known_hosts_e> AskMarked(ssh_session session, const std::string& te
   return Ask(session, "/proc/self/fd/" + std::to_string(file.get()));
 }
 
-// Files that say whom the user and the system know.
+// Returns the known_hosts files of the user and of the system.
 std::vector<std::string> KnownHostsFiles(const HostKeyPolicy& policy) {
   std::vector<std::string> files = policy.users_files;
   files.insert(files.end(), policy.systems_files.begin(), policy.systems_files.end());
@@ -103,7 +103,7 @@ HostFailure Unreadable(const Status& status) {
           .hint = "it may revoke the host's key, so it must be readable"};
 }
 
-// The host's key as known_hosts has it: "AAAAC3Nz...".
+// Returns the host's key in the format of known_hosts: "AAAAC3Nz...".
 std::string Base64Key(ssh_session session) {
   ssh_key key = nullptr;
   char* text = nullptr;
@@ -120,8 +120,8 @@ HostFailure Revoked(const SshSession& session, const std::string& file) {
                  "whoever has that key is not to be trusted; the host needs a new one");
 }
 
-// The file of RevokedHostKeys has public keys, one a line. As for OpenSSH, one that cannot be read
-// revokes all of them.
+// RevokedHostKeys names a file with one public key per line. As with OpenSSH, an unreadable file
+// revokes all keys.
 HostOutcome CheckRevoked(const SshSession& session) {
   const std::string& file = session.host_keys().revoked_keys;
   if (file.empty()) return HostOutcome();
@@ -143,8 +143,8 @@ HostOutcome CheckRevoked(const SshSession& session) {
   return HostOutcome();
 }
 
-// Asks the marked lines of the files: a failure for a revoked key, else the file that names a
-// certificate authority for the host, or "".
+// Looks the server up in the marked lines of the files. Fails for a revoked key. Otherwise returns
+// the first file that names a certificate authority for the host, or "".
 HostResult<std::string> CheckMarkers(const SshSession& session,
                                      const std::vector<std::string>& files) {
   std::string authority;
@@ -166,7 +166,7 @@ HostResult<std::string> CheckMarkers(const SshSession& session,
   return authority;
 }
 
-// True when a file knows the server by this key; a failure when one knows it by another.
+// Returns true if a file has this key for the server. Fails if a file has another key for it.
 HostResult<bool> IsKnown(const SshSession& session, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     switch (Ask(session.handle(), file)) {
@@ -193,7 +193,7 @@ std::string Base64(std::span<const unsigned char> bytes) {
   return text;
 }
 
-// A line of known_hosts whose first word, the host's name, is "|1|SALT|HMAC-SHA1" in its place.
+// Replaces the first word of a line of known_hosts, the host's name, by "|1|SALT|HMAC-SHA1".
 std::string WithHashedName(const std::string& line) {
   const std::size_t end = line.find(' ');
   std::array<unsigned char, 20> salt{};
@@ -207,7 +207,7 @@ std::string WithHashedName(const std::string& line) {
   return "|1|" + Base64(salt) + "|" + Base64({hash.data(), size}) + line.substr(end);
 }
 
-// Appends a line to a file that may not exist, and may lack the end of its last line.
+// Appends a line to a file, which may be missing or lack a newline at its end.
 Status Remember(const std::string& line, const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::create_directory(path.parent_path(), ignored)) {

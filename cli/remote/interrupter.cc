@@ -27,7 +27,8 @@ void Interrupter::Interrupt() {
     interrupted_ = true;
   }
   const std::uint64_t one = 1;
-  static_cast<void>(!::write(event_.get(), &one, sizeof(one)));  // never full: nobody reads it
+  static_cast<void>(
+      !::write(event_.get(), &one, sizeof(one)));  // the 64-bit counter cannot overflow
   changed_.notify_all();
 }
 

@@ -25,8 +25,8 @@ using Extension = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
 using BigNumber = std::unique_ptr<BIGNUM, Freer<BN_free>>;
 
 constexpr std::int64_t kYear = 31'556'952;
-// A controller whose own clock was never set must not make certificates that have expired
-// elsewhere.
+// If the clock of this machine was never set, certificates made by it would be expired elsewhere.
+// They are then dated as if the time were this.
 constexpr std::int64_t kEarliestNow = 1'767'225'600;  // 2026-01-01
 constexpr int kSerialBits = 127;                      // positive in 16 bytes
 constexpr std::size_t kLongestJobId = 128;
@@ -77,7 +77,7 @@ bool AddExtension(X509* certificate, int nid, const std::string& value) {
   return extension && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-// A certificate of `key` for `name` that lacks extensions and signature.
+// Returns a certificate of `key` for `name`, without extensions and signature.
 Certificate MakeUnsigned(EVP_PKEY* key, const std::string& name, const CertificateDates& dates) {
   Certificate certificate(X509_new());
   if (!certificate || X509_set_version(certificate.get(), X509_VERSION_3) != 1 ||

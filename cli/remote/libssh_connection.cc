@@ -25,12 +25,12 @@ constexpr char kRunningCommand[] = "running a command";
 constexpr char kConnecting[] = "connecting to its dsrund";
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 constexpr std::size_t kLongestPiece = std::size_t{1} << 20;
-constexpr int kSliceMillis = 100;  // how long one stream may wait for another
+constexpr int kSliceMillis = 100;  // longest wait for one stream while another may have data
 constexpr std::size_t kTunnelPiece = 64 * 1024;
 
 using Channel = std::unique_ptr<ssh_channel_struct, Freer<ssh_channel_free>>;
 
-// Appends what there is of one stream; false when the connection is broken.
+// Appends the available bytes of one stream. Returns false if the connection is broken.
 bool ReadSome(ssh_channel channel, bool is_error, int timeout_millis, std::string* text) {
   std::array<char, 16384> buffer;
   const int got = ::ssh_channel_read_timeout(channel, buffer.data(), buffer.size(),
@@ -40,16 +40,16 @@ bool ReadSome(ssh_channel channel, bool is_error, int timeout_millis, std::strin
   return true;
 }
 
-// A way to a daemon's port through the SSH connection that started it, for hosts that nothing but
-// SSH reaches: behind a ProxyCommand or ProxyJump, or a firewall.
+// SshTunnel leads to a daemon's port through the SSH connection that started the daemon. Hosts that
+// only SSH can reach need it: behind a ProxyCommand, a ProxyJump or a firewall.
 //
-// A unix socket in a private folder takes connections here; each becomes a channel that the host's
-// sshd connects to the daemon. Bytes pass as they are: TLS is between dsrun and the daemon, and
-// sees no difference. Where SSH breaks, the socket is gone: nothing takes connections any more.
-// The thread of all tunnels owns the session, and nothing blocks it.
+// A unix socket in a private folder accepts connections on this machine. Each one becomes a channel
+// that the host's sshd connects to the daemon. Bytes are forwarded unchanged: TLS runs between
+// dsrun and the daemon. When SSH breaks, the socket is closed and accepts no more connections. The
+// poll thread owns the session, and no call blocks that thread.
 class SshTunnel : public RemoteTunnel, private PollMember {
  public:
-  // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
+  // Fails with kPort if the host's sshd cannot reach the daemon or forbids forwarding.
   static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshSession> session,
                                                         const HostPort& daemon);
   ~SshTunnel() override;
@@ -67,34 +67,35 @@ class SshTunnel : public RemoteTunnel, private PollMember {
   void AddWatched(std::vector<pollfd>* watched) override;
   bool OnReady(std::span<const pollfd> watched) override;
   void Accept();
-  bool MoveAll();  // false: SSH is broken
+  bool MoveAll();  // returns false if SSH is broken
 
-  ssh_counter_struct handled_{};  // by libssh, of the session, which uses it to its end
+  ssh_counter_struct handled_{};  // packets that libssh has handled; must outlive session_
   const std::unique_ptr<SshSession> session_;
   const HostPort daemon_;
   PrivateFolder folder_;
   UniqueFd listener_;
   ssh_event packets_ = nullptr;
-  std::vector<std::unique_ptr<Connection>> connections_;  // the thread's
+  std::vector<std::unique_ptr<Connection>> connections_;  // used by the poll thread
   std::shared_ptr<PollThread> thread_;
 };
 
-// Asks for a channel to the daemon, or looks what has become of that: SSH_OK, SSH_AGAIN while the
-// session does not block and the host's sshd has not answered, or another when it gives none.
+// Requests a channel to the daemon; later calls query the request. Returns SSH_OK if the channel is
+// open, SSH_AGAIN while a non-blocking session waits for the host's sshd, and another value if the
+// request failed.
 int OpenChannel(ssh_channel channel, const HostPort& daemon) {
   if (channel == nullptr) return SSH_ERROR;
-  // The origin, which sshd only logs, is this machine, whatever address it has there.
+  // sshd only logs the origin of the connection, so any address of this machine will do.
   return ::ssh_channel_open_forward(channel, daemon.host.c_str(), daemon.port, "127.0.0.1", 0);
 }
 
-// Tries it, and waits for the answer.
+// Opens a channel to the daemon as a test, and waits for the result.
 bool Reaches(const SshSession& session, const HostPort& daemon) {
   const Channel probe(::ssh_channel_new(session.handle()));
   return OpenChannel(probe.get(), daemon) == SSH_OK;
 }
 
-// One connection of gRPC's and its channel. Nothing here blocks: each direction holds at most one
-// piece that the other side had no room for.
+// One connection of gRPC and its channel. No call blocks: each direction buffers at most one piece
+// that its destination has not accepted yet.
 class SshTunnel::Connection {
  public:
   Connection(UniqueFd socket, Channel channel, const HostPort* daemon)
@@ -106,15 +107,15 @@ class SshTunnel::Connection {
     const int events = (has_room ? POLLIN : 0) | (to_socket_.empty() ? 0 : POLLOUT);
     return {socket_.get(), static_cast<short>(events), 0};
   }
-  // False when there will be no channel: the daemon is gone, and the connection ends as it would
-  // there.
+  // Returns false if the channel cannot be opened: the daemon is gone, and the connection ends as a
+  // direct one would.
   bool Open() {
     if (is_open_) return true;
     const int opened = OpenChannel(channel_.get(), daemon_);
     is_open_ = opened == SSH_OK;
     return is_open_ || opened == SSH_AGAIN;
   }
-  // Moves what can be moved; false when the connection is over.
+  // Forwards the available bytes. Returns false if the connection has ended.
   bool Move() {
     if (!is_open_) return true;
     return MoveToSocket() && MoveToChannel() && !(socket_ended_ && channel_ended_);
@@ -130,7 +131,7 @@ class SshTunnel::Connection {
   const HostPort& daemon_;
   bool is_open_ = false;
   std::string to_socket_, to_channel_;
-  bool socket_ended_ = false, channel_ended_ = false;  // each said that nothing follows
+  bool socket_ended_ = false, channel_ended_ = false;  // has sent end-of-file
 };
 
 bool SshTunnel::Connection::MoveToSocket() {
@@ -173,7 +174,7 @@ bool SshTunnel::Connection::MoveToChannel() {
                                          static_cast<std::uint32_t>(to_channel_.size()));
     if (sent == SSH_ERROR) return false;
     if (sent > 0) to_channel_.erase(0, static_cast<std::size_t>(sent));
-    if (!to_channel_.empty()) return true;  // keys are being renewed: the rest goes later
+    if (!to_channel_.empty()) return true;  // SSH is renewing its keys; the rest is sent later
   }
   return true;
 }
@@ -240,8 +241,8 @@ bool SshTunnel::OnReady(std::span<const pollfd> watched) {
   return false;
 }
 
-// Until nothing is left to move: who asks libssh for one connection makes it handle what has come
-// for any, which its socket does not show any more.
+// Repeats until libssh handles no more packets: a call for one connection also handles packets of
+// the others, and the session's socket is then not readable for these any more.
 bool SshTunnel::MoveAll() {
   std::uint64_t handled = 0;
   do {
@@ -287,16 +288,16 @@ HostResult<std::unique_ptr<RemoteTunnel>> LibsshConnection::OpenTunnel(const Hos
   return SshTunnel::Open(std::move(session_), daemon);
 }
 
-// Sends what the window has room for, and waits where there is none: a blocking write would wait
-// for ever once the command has ended without reading. libssh shows that end only to those who have
-// read what the command said.
+// Sends as much as the window accepts, and waits while it is full. A blocking write would wait
+// forever if the command has ended without reading. libssh reports that end only after the output
+// of the command has been read, so this function reads, too.
 bool LibsshConnection::Send(ssh_channel channel, std::string_view input, CommandResult* result) {
   const ssh_session handle = session_->handle();
   while (!input.empty() && ::ssh_is_connected(handle) != 0) {
     if (!ReadSome(channel, false, 0, &result->out) || !ReadSome(channel, true, 0, &result->err)) {
       return false;
     }
-    if (::ssh_channel_is_eof(channel) != 0) return true;  // it does not read: its status says why
+    if (::ssh_channel_is_eof(channel) != 0) return true;  // the command's status will explain it
     const std::size_t capacity =
         std::min<std::size_t>(::ssh_channel_window_size(channel), kLongestPiece);
     if (capacity == 0) {

@@ -1,8 +1,8 @@
-// The GSSAPI functions that Debian's libssh.a refers to, as a machine without Kerberos answers
-// them.
+// The GSSAPI functions that Debian's libssh.a refers to. They return the results of a machine
+// without Kerberos.
 //
-// They are reached only by Kerberos logins, which dsrun does not offer. The real ones exist only as
-// six shared libraries, whose loading would cost every start of dsrun more than all its own work.
+// Only Kerberos logins call them, and dsrun does not offer these. The real functions exist only in
+// six shared libraries, and loading these takes longer than everything else in a start of dsrun.
 
 #include <cstdint>
 

@@ -73,7 +73,8 @@ void PollThread::Loop() {
     lock.lock();
     eventfd_t ignored = 0;
     ::eventfd_read(wake_.get(), &ignored);
-    // What was waited for may be another's by now; it shows again.
+    // The members have changed, so a descriptor may belong to another one now. The next poll
+    // reports the events that are still pending.
     if (count <= 0 || changes != changes_) continue;
     std::vector<PollMember*> left;
     std::size_t begin = 1;

@@ -43,22 +43,24 @@ std::string ExpandProxyCommand(std::string_view command, const ProxyTokens& toke
 
 StatusOr<std::unique_ptr<ProxyCommand>> ProxyCommand::Start(const std::string& command) {
   DS_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
-  const int theirs = pair.theirs.get();
+  const int theirs = pair.theirs.get();  // closed here on return, so that the program's end shows
   if (::fcntl(pair.ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
-  // Nobody reads it before something has failed; what does not fit is lost and holds nobody up.
+  // For standard error, which is read only after a failure. With O_NONBLOCK, a write to the
+  // full pipe fails instead of blocking the program.
   DS_ASSIGN_OR_RETURN(Pipe words, MakePipe(O_NONBLOCK));
   std::unique_ptr<ProxyCommand> proxy(
       new ProxyCommand(std::move(pair.ours), std::move(words.read)));
   const InheritedFd inherited[] = {
       {theirs, STDIN_FILENO}, {theirs, STDOUT_FILENO}, {words.write.get(), STDERR_FILENO}};
   const std::string shell = Shell();
+  // exec replaces the shell, as with OpenSSH, so that pid_ is the program's.
   DS_ASSIGN_OR_RETURN(proxy->pid_,
                       SpawnInNewSession(shell, {shell, "-c", "exec " + command}, inherited));
   return proxy;
 }
 
 std::string ProxyCommand::ReadLastWords() {
-  std::string text(std::size_t{64} << 10, '\0');  // as much as a pipe holds
+  std::string text(std::size_t{64} << 10, '\0');  // the default capacity of a pipe
   const ssize_t got = ::read(words_.get(), text.data(), text.size());
   text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
@@ -67,7 +69,7 @@ std::string ProxyCommand::ReadLastWords() {
 
 ProxyCommand::~ProxyCommand() {
   if (pid_ < 0) return;
-  ::kill(-pid_, SIGKILL);  // it keeps nothing that could be lost
+  ::kill(-pid_, SIGKILL);  // the program has no state to save
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

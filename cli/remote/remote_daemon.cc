@@ -13,19 +13,20 @@
 namespace ds::cli {
 namespace {
 
-// For 20 MB on a slow link.
+// Enough for 20 MB on a slow link.
 constexpr std::chrono::minutes kPlacingTimeout{10};
 constexpr std::chrono::seconds kPortTimeout{10};
 
-// Defines "sum FILE" for a script, which prints the file's SHA-256 and whatever else behind a
-// blank. openssl's is the quicker one: 25 ms for dsrund where coreutils' takes 140.
+// Defines the shell function "sum FILE", which prints the file's SHA-256, followed by a blank and
+// other text. openssl is preferred because it is faster: 25 ms for dsrund, 140 ms with coreutils.
 constexpr char kSumFunction[] =
     R"sh(sum() { openssl dgst -sha256 -r <"$1" 2>/dev/null || sha256sum <"$1"; };)sh";
 
-// Defines "started PID" for a script, which prints the process's start time in ticks, and "gone
-// DIR", which is true when the mark in a folder (runtime/base/owner_mark.h) names a process of this
-// boot that has ended. These marks tell no inode, for which shells have no portable means: out of a
-// copy of the folder only dsrund and the mark go, and what the user has put there stays.
+// Defines two shell functions: "started PID" prints the process's start time in ticks; "gone DIR"
+// is true if the mark in the folder (runtime/base/owner_mark.h) names a process of this boot that
+// has ended. These marks contain no inode, because shells have no portable means to read it, so a
+// copy of a folder has a valid mark, too. Cleaning up therefore removes only dsrund and the mark,
+// and no file that the user has put there.
 constexpr char kMarkFunctions[] = R"sh(
 boot=; { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null;
 started() { l=; { read -r l <"/proc/$1/stat"; } 2>/dev/null; l="${l##*) }"; set -- $l;
@@ -36,24 +37,26 @@ case "$i$w" in *[!0-9]*) return 1;; esac;
 [ -n "$boot" ] && [ "$b" = "$boot" ] && [ -n "$w" ] && [ -z "$r" ] &&
 [ "$(started "$i")" != "$w" ]; };)sh";
 
-// dsrund is put on a host under a name made of its content, so that it is sent once and every
-// version has a place of its own: $HOME/.cache/dsrun/dsrund-HASH. Where the home has no room or
-// cannot be written, a new folder in a place that all users share takes it for one start. The bytes
-// travel on a command's standard input, which fills the connection (and reaches a wrapper's own
-// file system) where libssh 0.10 waits for an answer after every piece of an SFTP file. They go to
-// a new folder with a random name and an owner mark, are compared there, and get the final name: a
-// file under that name is whole, and one that is right already stays, since another host may be
-// running it.
+// The dsrund on a host. Its name contains the hash of its content, so that it is sent only once and
+// several versions can coexist: $HOME/.cache/dsrun/dsrund-HASH. If the home is full or not
+// writable, dsrund is placed in a new folder of the shared temporary directory, for one start.
+//
+// The bytes are sent on a command's standard input. This uses the full bandwidth and writes to a
+// wrapper's own file system; SFTP in libssh 0.10 waits for a response after every piece. The file
+// is written to a new folder with a random name and an owner mark, verified there, and then gets
+// its final name, so a file with that name is complete. A correct file with that name is kept,
+// because another host may be running it.
 struct PlacedDaemon {
   std::string folder;
-  bool once = false;   // the folder is for one start, which removes it
-  std::string notice;  // that it is not where it should be, and why; "" when it is
+  bool once = false;   // the folder is for one start and is removed after it
+  std::string notice;  // why dsrund is not in the home; "" = it is there
 };
 
-// $2 "home" or "tmp", $3 the final name, $4 the SHA-256, $5 the size in KiB. Reads the bytes and
-// prints the folder. Removes the folder of a broken connection by its mark, a day after it was made
-// (a start takes minutes, and a shared home has marks of other pid namespaces), and forgotten
-// versions by their content: it has the hash that their name says.
+// Arguments: $2 "home" or "tmp", $3 the final name, $4 the SHA-256, $5 the size in KiB. Reads the
+// bytes and prints the folder. Also removes old files: folders that broken connections have left,
+// identified by their marks, at least a day later (a start takes minutes, and a shared home has
+// marks from other pid namespaces); and versions older than 30 days, if their content has the hash
+// that is in their name.
 constexpr char kPlace[] = R"sh(
 umask 077; t=; f=;
 fail() { [ -z "$t" ] || { rm -f "$f" "$t/.dsrun-owner"; rmdir "$t"; }; echo "$1" >&2; exit 1; };
@@ -88,7 +91,7 @@ rm -f "$f" "$t/.dsrun-owner"; rmdir "$t"; echo "$p")sh";
 constexpr char kHint[] =
     "free space there or make its home directory writable; dsrund needs about 20 MB, once";
 
-// A place for dsrund, or why this one will not do.
+// The folder of a placed dsrund, or the reason why it could not be placed there.
 struct Attempt {
   std::string folder;
   std::string reason;
@@ -125,13 +128,13 @@ HostResult<PlacedDaemon> PlaceDaemon(RemoteShell* shell, const DaemonBinary& bin
 
 constexpr char kUnfit[] = "dsrun-unfit ";
 
-// $2 the folder, $3 the name of dsrund there, $4 its SHA-256, $5 "once" for a folder that goes
-// again, $6 the address to listen on, $7 the job, $8 dsrank or "".
-// Looks below one open folder (the working directory) that is this user's alone, and executes the
-// open file that it has looked at: what others do to the names that lead there, or this user's
-// other programs to the file's own, before or meanwhile, has no effect. Without a /proc the name in
-// the folder is executed. A shell that cannot open a file for its own exec ends without a word, for
-// that of "command" it does not.
+// Arguments: $2 the folder, $3 the name of dsrund there, $4 its SHA-256, $5 "once" for a folder to
+// remove after the start, $6 the address to listen on, $7 the job, $8 dsrank or "".
+//
+// Verifies and executes the same open file, in a working directory that only this user can access.
+// Other users who change the path to it, and programs of this user that change the file's name,
+// therefore have no effect. Without /proc, dsrund is executed by its name in the folder. A shell
+// that cannot open the file of a plain `exec` ends silently; with `command exec` it continues.
 constexpr char kStart[] = R"sh(
 unfit() { echo "dsrun-unfit $1"; exit 1; };
 cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
@@ -148,7 +151,7 @@ d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";
 if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$n" ./.dsrun-owner; rmdir "$d"; exit $s; fi;
 exec "$f" "$@")sh";
 
-// What all attempts to start dsrund on a host have in common.
+// The settings that all attempts to start dsrund on a host share.
 struct RemoteStart {
   std::string job_id;
   std::string line;  // a ListenRequest
@@ -169,7 +172,7 @@ HostFailure StartFailure(const std::string& message) {
       .hint = "can the host execute programs there, and is its C library as new as on this host?"};
 }
 
-// A kPlacing failure means that what lies there is not what was sent.
+// Fails with kPlacing if the file on the host is not the one that was sent.
 HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& placed,
                                       const DaemonBinary& binary, const RemoteFacts& facts,
                                       const RemoteStart& start) {
@@ -201,7 +204,7 @@ HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& pl
   return started;
 }
 
-// Starts the dsrund that lies on the host, or puts one there first.
+// Starts the dsrund that the host has, or sends it first.
 HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& binary,
                                       const RemoteFacts& facts, const RemoteStart& start) {
   std::string replaced;
@@ -232,8 +235,8 @@ void AddNotice(const std::string& notice, StartedDaemon* started) {
   started->notice += notice;
 }
 
-// Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
-// needed somebody else's help, SSH carries the connection.
+// Dials the daemon's port: a firewall may block it even if SSH's port is open. If the port cannot
+// be reached, or SSH itself needed a proxy, opens a tunnel through SSH.
 HostOutcome ReachPort(RemoteConnection* connection, const RemoteJob& job, StartedDaemon* started) {
   const HostPort daemon{started->address, started->port};
   if (!connection->peer_address().empty()) {
@@ -299,8 +302,8 @@ namespace {
 constexpr char kFirstLine[] = "dsrun-facts";
 constexpr char kLastLine[] = "dsrun-end";
 
-// $1 the connection, $2 the name of the file, $3 dsrank's path here. A dsrank is looked for where
-// DSRUN_RANK says, at the same place as here, and in PATH.
+// Arguments: $1 the connection, $2 dsrund's file name, $3 dsrank's path on this machine. Searches
+// dsrank at $DSRUN_RANK, at the same path as on this machine, and in PATH.
 constexpr char kScript[] = R"sh(
 echo dsrun-facts; echo "$1"; echo "$(uname -sm)";
 r="$DSRUN_RANK"; [ -x "$r" ] || r="$3"; [ -x "$r" ] || r="$(command -v dsrank)"; echo "$r";
@@ -315,7 +318,7 @@ std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
-// The third word of "CLIENT PORT SERVER PORT".
+// Returns SERVER of "CLIENT PORT SERVER PORT".
 std::string ServerOf(const std::string& connection) {
   std::istringstream words(connection);
   std::string client;
@@ -378,7 +381,7 @@ HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& bina
         .message = "the host is a " + facts->machine + ", this dsrund is for " + binary.machine,
         .hint = "all hosts of a job must be of one kind"};
   }
-  // A wrapper may keep its variables to itself; then the address that was dialled must do.
+  // A wrapper may not pass $SSH_CONNECTION on. The dialled address is then used.
   if (facts->address.empty()) facts->address = shell->connection().peer_address();
   return facts;
 }

@@ -49,7 +49,7 @@ StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port
   }
   target.address = ValueOf(entry, "address");
   const std::string port = ValueOf(entry, "port");
-  // The hostfile's parser has checked it.
+  // The hostfile's parser has checked that it is a number.
   target.port = port.empty() ? default_port : ParseNumber<int>(port).value();
   target.identity = WithHome(ValueOf(entry, "identity"));
   if (!target.identity.empty() && ::access(target.identity.c_str(), R_OK) != 0) {

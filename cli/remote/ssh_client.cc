@@ -32,7 +32,7 @@ namespace {
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kMaxSaid = std::size_t{1} << 20;
 constexpr char kReady[] = "dsrun-ready\n";
-// Stays until its standard input ends, which it does with this process, however that ends.
+// Runs until its standard input ends. That happens when this process ends, even if it is killed.
 constexpr char kMasterCommand[] = "exec /bin/sh -c 'echo dsrun-ready; exec cat >/dev/null'";
 
 HostFailure Local(const Status& status) {
@@ -41,7 +41,8 @@ HostFailure Local(const Status& status) {
           .hint = "that is this machine's trouble, not the host's"};
 }
 
-// A program that tells ssh the key which the host shows, if it is one of these.
+// Returns a KnownHostsCommand. It prints the key that the host presents, and thus makes ssh accept
+// it, if the key has one of these fingerprints.
 std::string PinCommand(const std::vector<std::string>& fingerprints) {
   std::string pattern;
   for (const std::string& each : fingerprints) pattern += (pattern.empty() ? "" : "|") + each;
@@ -68,14 +69,14 @@ void AddOptions(const std::vector<std::string>& settings, std::vector<std::strin
   for (const std::string& setting : settings) options->insert(options->end(), {"-o", setting});
 }
 
-// We read without waiting; ssh may wait for us.
+// Only the end that this process reads is non-blocking; ssh may block when it writes.
 StatusOr<Pipe> MakeOutputPipe() {
   DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
   if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   return pipe;
 }
 
-// Appends what there is; closes the pipe at its end.
+// Appends the available output. Closes the pipe at end-of-file.
 void Gather(UniqueFd* pipe, std::string* text) {
   std::array<char, 16384> buffer;
   while (pipe->valid()) {
@@ -116,7 +117,7 @@ StatusOr<std::unique_ptr<SshProcess>> SshProcess::Start(const std::vector<std::s
 }
 
 SshProcess::~SshProcess() {
-  if (pid_ > 0) ::kill(-pid_, SIGKILL);  // it keeps nothing that could be lost
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);  // ssh has no state to save
   Reap();
 }
 
@@ -134,7 +135,7 @@ void SshProcess::Reap() {
 void SshProcess::Write(std::string_view* input) {
   const ssize_t sent = ::send(in_.get(), input->data(), input->size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) return input->remove_prefix(static_cast<std::size_t>(sent));
-  // It does not read any more: its status says why.
+  // ssh no longer reads; its exit status will explain why.
   if (errno != EAGAIN && errno != EINTR) *input = {};
 }
 
@@ -156,7 +157,7 @@ SshProcess::End SshProcess::Converse(const Talk& talk, const Limits& limits) {
     if (watched[1].revents != 0) return End::kInterrupted;
     if (watched[4].revents != 0) Write(&input);
     if (watched[0].revents == 0) continue;
-    // What it said in the end may have come after the reading above.
+    // Collects output that arrived after the calls above.
     Gather(&out_pipe_, &out_);
     Gather(&err_pipe_, &err_);
     Reap();
@@ -183,7 +184,7 @@ SshClient::~SshClient() {
 HostResult<std::unique_ptr<SshProcess>> SshClient::Start(const std::vector<std::string>& options,
                                                          const std::string& command,
                                                          int socket) const {
-  std::vector<std::string> words = options;  // the first word for a setting counts
+  std::vector<std::string> words = options;  // first: ssh uses the first value of a setting
   words.insert(words.end(), options_.begin(), options_.end());
   words.insert(words.end(), {"--", host_});
   if (!command.empty()) words.push_back(command);
@@ -277,7 +278,8 @@ HostResult<std::unique_ptr<SshClient>> SshClient::Open(const RemoteTarget& targe
   client->folder_ = std::move(folder).value();
   const HostOutcome read = client->ReadSettings(limits);
   if (!read.ok()) return read.failure();
-  // A master of the user's has looked at the host's key long ago, and not for those.
+  // Pinned keys exclude a running master of the user: it has checked the host's key earlier, and
+  // not against these.
   if (target.host_keys.empty()) {
     const std::string& strictness = client->settings_.strictness;
     if (!strictness.empty()) {
@@ -297,13 +299,14 @@ HostResult<std::unique_ptr<SshClient>> SshClient::Open(const RemoteTarget& targe
 
 namespace {
 
-constexpr int kSshFailed = 255;  // or the command has ended so: none of ours does
+constexpr int kSshFailed = 255;  // ssh itself failed; no command that is run here ends with it
 
-// Each connection that the unix socket takes becomes the standard input and output of an `ssh -W`,
-// which goes through the master. The thread of all tunnels owns the client.
+// SshClientTunnel runs an `ssh -W` through the master for each connection that its unix socket
+// accepts; the connection becomes the standard input and output of that ssh. The poll thread owns
+// the client.
 class SshClientTunnel : public RemoteTunnel, private PollMember {
  public:
-  // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
+  // Fails with kPort if the host's sshd cannot reach the daemon or forbids forwarding.
   static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshClient> client,
                                                         const HostPort& daemon,
                                                         const SshClient::Limits& limits);
@@ -323,9 +326,9 @@ class SshClientTunnel : public RemoteTunnel, private PollMember {
   void Accept();
 
   const std::unique_ptr<SshClient> client_;
-  const std::vector<std::string> forward_;  // ssh's options that lead to the daemon
+  const std::vector<std::string> forward_;  // ssh's options for forwarding to the daemon
   UniqueFd listener_;
-  std::vector<std::unique_ptr<SshProcess>> connections_;  // the thread's
+  std::vector<std::unique_ptr<SshProcess>> connections_;  // used by the poll thread
   std::shared_ptr<PollThread> thread_;
 };
 
@@ -338,7 +341,8 @@ HostResult<std::unique_ptr<RemoteTunnel>> SshClientTunnel::Open(std::unique_ptr<
                                                                 const HostPort& daemon,
                                                                 const SshClient::Limits& limits) {
   std::vector<std::string> forward = ForwardTo(daemon);
-  // A daemon to which nothing is said hangs up, and ssh ends well; without one it does not.
+  // The probe sends nothing. The daemon then closes the connection, and ssh ends with status 0.
+  // Without a daemon ssh fails.
   const HostResult<std::unique_ptr<SshProcess>> probe = client->Start(forward, "");
   if (!probe.ok()) return probe.failure();
   const SshProcess::End end = (*probe)->Converse({}, limits);
@@ -384,7 +388,7 @@ bool SshClientTunnel::OnReady(std::span<const pollfd> watched) {
     listener_.Reset();
     return false;
   }
-  // From the end, so that the other indices stay valid.
+  // Erases from the end, so that the other indices stay valid.
   for (std::size_t i = connections_.size(); i-- > 0;) {
     if (watched[i + 2].revents != 0) {
       connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -397,7 +401,7 @@ bool SshClientTunnel::OnReady(std::span<const pollfd> watched) {
 void SshClientTunnel::Accept() {
   const UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket.valid()) return;
-  // Without an ssh the connection is closed, as it would be without a daemon.
+  // If ssh does not start, the connection is closed, as if there were no daemon.
   HostResult<std::unique_ptr<SshProcess>> ssh = client_->Start(forward_, "", socket.get());
   if (ssh.ok()) connections_.push_back(*std::move(ssh));
 }

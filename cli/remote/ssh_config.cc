@@ -29,7 +29,7 @@ bool IsWord(std::string_view text, std::string_view word) {
   return text.size() == word.size() && ::strncasecmp(text.data(), word.data(), word.size()) == 0;
 }
 
-// A line's first word, and what stands behind it without the blanks around.
+// A line's first word, and the text after it without leading blanks.
 struct ConfigLine {
   std::string_view keyword;
   std::string_view rest;
@@ -46,7 +46,8 @@ ConfigLine SplitLine(std::string_view line) {
   return {keyword, line};
 }
 
-// A keyword that libssh does not tell about, or not whole, and the one in whose place it is read.
+// A keyword with a value that libssh does not report, or not completely. The value is encoded and
+// passed to libssh under the keyword `stand_in`, which libssh does report.
 struct Carrier {
   std::string_view keyword;
   std::string_view stand_in;
@@ -69,7 +70,7 @@ const Carrier* FindCarrier(std::string_view keyword) {
   return nullptr;
 }
 
-// One word without anything that libssh would expand, split or unquote.
+// Encodes a text as one word that libssh does not expand, split or unquote.
 std::string Hex(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex = "x";
@@ -87,7 +88,7 @@ bool SaysYes(std::string_view rest) {
   return IsWord(word, "yes") || IsWord(word, "true");
 }
 
-// The words of a line, without the quotes around them, up to a comment.
+// Returns the words of a line, without quotation marks, up to a comment.
 std::vector<std::string> SplitWords(std::string_view line, std::string_view blanks) {
   std::vector<std::string> words;
   for (std::size_t at = 0;;) {
@@ -106,7 +107,7 @@ std::vector<std::string> SplitWords(std::string_view line, std::string_view blan
   }
 }
 
-// Without a comment behind the last word.
+// Removes a comment from the end.
 std::string_view WithoutComment(std::string_view rest) {
   bool quoted = false;
   for (std::size_t at = 0; at < rest.size(); ++at) {
@@ -117,7 +118,7 @@ std::string_view WithoutComment(std::string_view rest) {
   return rest;
 }
 
-// `pattern` has * for any characters and ? for one.
+// In `pattern`, * matches any characters and ? one character.
 bool MatchesPattern(std::string_view name, std::string_view pattern) {
   while (!pattern.empty() && pattern[0] != '*') {
     if (name.empty() || (pattern[0] != '?' && pattern[0] != name[0])) {
@@ -140,7 +141,7 @@ std::string Lowered(std::string text) {
   return text;
 }
 
-// One of the patterns has to match, and none that begins with "!".
+// Returns true if a pattern matches, and no pattern that is negated with "!".
 bool MatchesList(const std::string& name, const std::vector<std::string>& patterns) {
   bool found = false;
   for (const std::string& pattern : patterns) {
@@ -157,9 +158,9 @@ bool IsOneOf(std::string_view text, std::span<const std::string_view> words) {
                      [&](std::string_view word) { return IsWord(text, word); });
 }
 
-// Criteria of Match that libssh tells right.
+// Criteria of Match that libssh evaluates correctly.
 constexpr std::string_view kLibsshsCriteria[] = {"user", "localuser", "exec"};
-// Words of StrictHostKeyChecking under which an unknown host may be accepted.
+// Values of StrictHostKeyChecking that may accept an unknown host.
 constexpr std::string_view kLenient[] = {"no", "off", "false", "accept-new"};
 
 std::vector<std::string> Matches(std::string pattern, const fs::path& folder) {
@@ -267,7 +268,7 @@ SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
     const std::string name = words[i].substr(negated ? 1 : 0);
     if (IsWord(name, "all")) continue;
     if (IsWord(name, "canonical") || IsWord(name, "final")) {
-      // No name is made canonical here, and there is one pass.
+      // Host names are not canonicalised here, and there is no second pass.
       decided.unknown = decided.unknown || !negated;
       continue;
     }
@@ -275,7 +276,8 @@ SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
     const std::string_view line = WithoutComment(criteria);
     decided.line = "Match " + std::string(line.substr(0, line.find_last_not_of(kBlanks) + 1));
     const bool of_host = IsWord(name, "host");
-    if (of_host || IsWord(name, "originalhost")) {  // patterns without case, where Host's have it
+    // These patterns ignore case; the patterns of Host lines do not.
+    if (of_host || IsWord(name, "originalhost")) {
       const bool matches =
           MatchesList(of_host ? host_name_ : host_, SplitWords(Lowered(argument), ","));
       if (matches == negated) decided.never = true;
@@ -309,7 +311,7 @@ void SshConfig::AddLine(std::string_view keyword, std::string_view rest,
                   condition);
   }
   Append(kOptions, std::string(keyword) + " " + std::string(rest), condition);
-  // Whether libssh takes this one is not known while criteria of its own are open.
+  // With criteria that libssh evaluates, it is not known here whether this HostName applies.
   const std::vector<std::string> words = SplitWords(value, kBlanks);
   if (!IsWord(keyword, "hostname") || words.empty() || !condition.criteria.empty()) return;
   if (host_name_ == host_) host_name_ = words[0] == "%h" ? host_ : words[0];

@@ -19,8 +19,8 @@ constexpr int kSshPort = 22;
 constexpr char kSystemFolder[] = "/etc/ssh";
 constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
 
-// Not null, for which OpenSSL would ask the terminal: a key that has a passphrase is the agent's to
-// use.
+// Not null: OpenSSL would then ask for a passphrase on the terminal. A key with a passphrase is
+// usable through the agent only.
 constexpr char kNoPassphrase[] = "";
 
 bool SetText(ssh_session session, ssh_options_e option, const std::string& value) {
@@ -47,8 +47,8 @@ std::string Decoded(ssh_session session, ssh_options_e option) {
   return SshConfig::Decode(OptionOf(session, option));
 }
 
-// The words of the configuration about host keys; the names of files are in `options`, which has
-// just read it.
+// Reads the configuration's settings about host keys. The file names are taken from `options`, a
+// session that has read the configuration.
 HostKeyWords ReadKeyWords(const SshConfig& config, const std::string& folder,
                           const std::string& host, ssh_session options) {
   const std::unique_ptr<ssh_session_struct, Freer<ssh_free>> reader(::ssh_new());
@@ -66,7 +66,7 @@ HostKeyWords ReadKeyWords(const SshConfig& config, const std::string& folder,
           .revoked = Decoded(reader.get(), SSH_OPTIONS_GLOBAL_KNOWNHOSTS)};
 }
 
-// Whom SSH logs in as when nobody says.
+// Returns the user name that SSH uses by default.
 std::string LocalUser() {
   passwd entry{};
   passwd* found = nullptr;
@@ -147,7 +147,7 @@ HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const Host
                                      .user = user.empty() ? LocalUser() : user});
   if (!policy.ok()) return policy.failure();
   host_keys_ = *policy;
-  // By what it finds there libssh chooses which of its keys the host is asked for.
+  // libssh requests a type of host key that these files contain.
   const auto first = [](const std::vector<std::string>& files) {
     return files.empty() ? std::string("/dev/null") : files.front();
   };
@@ -186,8 +186,8 @@ HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
   return proxy_->TakeSocket();
 }
 
-// libssh refuses a name of a host without a word: one with a letter that is not ASCII, an empty
-// label, or more than 63 or 255 characters.
+// libssh rejects some host names without an error text: names with a letter that is not ASCII, with
+// an empty label, with a label of more than 63 characters, or with more than 255 in all.
 HostFailure SshSession::DescribeBadOptions() const {
   std::string reason = ::ssh_get_error(session_);
   if (reason.empty()) {
@@ -224,11 +224,11 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
 HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
   const HostOutcome read = ReadConfiguration(target);
   if (!read.ok()) return read.failure();
-  // The hostfile's word goes before the configuration's.
+  // The hostfile overrides the configuration.
   bool good = SetText(session_, SSH_OPTIONS_HOST, target.address) &&
               SetText(session_, SSH_OPTIONS_USER, target.user);
   if (good && target.port > 0) good = SetNumber(session_, SSH_OPTIONS_PORT, target.port);
-  // Never "no", whatever the configuration says, and nothing of libssh's on the user's terminal.
+  // Strict checking, regardless of the configuration, and no log of libssh on the user's terminal.
   good = good && SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
          SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
   if (!good) return DescribeBadOptions();
@@ -240,12 +240,12 @@ HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
 }
 
 HostOutcome SshSession::Handshake(Interrupter::Deadline deadline) {
-  // The first call does not wait: it takes the socket.
+  // The first call does not block. It takes over the socket, which the guard needs.
   ::ssh_set_blocking(session_, 0);
   int result = ::ssh_connect(session_);
   if (result != SSH_ERROR) {
     guard_ = std::make_unique<Interrupter::Guard>(interrupter_, ::ssh_get_fd(session_), deadline);
-    const long seconds = 24L * 3600;  // the guard keeps the time
+    const long seconds = 24L * 3600;  // libssh's own limit; the guard enforces the deadline
     ::ssh_options_set(session_, SSH_OPTIONS_TIMEOUT, &seconds);
     ::ssh_set_blocking(session_, 1);
     if (result == SSH_AGAIN) result = ::ssh_connect(session_);
@@ -273,7 +273,7 @@ void SshSession::KeepOpen() {
   interrupter_ = nullptr;
 }
 
-// Nothing when the file gives no key.
+// Returns the result of the login; nullopt if the file contains no usable key.
 std::optional<int> SshSession::TryIdentity(const std::string& path) {
   ssh_key key = nullptr;
   if (::ssh_pki_import_privkey_file(path.c_str(), kNoPassphrase, nullptr, nullptr, &key) !=

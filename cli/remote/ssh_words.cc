@@ -26,11 +26,11 @@ constexpr std::string_view kLoginHint =
     "'ssh HOST' must work without a question: ssh-add, kinit, a new certificate, or identity= and "
     "user= in the hostfile; or log in by hand over a ControlMaster, which is used then";
 
-// So ssh names the other end of a proxy command. Whether it was closed, reset or broke in the
-// middle of a greeting only says when the command ended.
+// ssh's name for the peer behind a proxy command. Messages with it mean that the command has ended;
+// "closed", "reset" or a broken greeting only depend on the moment of its end.
 constexpr std::string_view kThroughProxy = "UNKNOWN port 65535";
 
-// The first that is found counts: what says more stands before what says less.
+// The first entry that matches counts, so specific messages precede general ones.
 constexpr Known kKnown[] = {
     {"ssh: not found", FailureKind::kSsh,
      "--launcher ssh-client needs OpenSSH's client on this machine"},
@@ -71,7 +71,8 @@ constexpr Known kKnown[] = {
      "a server with too many connections hangs up (MaxStartups); try 'ssh HOST'", true},
 };
 
-// There is no "no", and nobody to ask.
+// Returns the value to use for a configured one. "no" would accept changed keys; "ask" needs a
+// user to answer.
 std::string Strictness(const std::string& configured) {
   if (configured == "false" || configured == "no" || configured == "off") return "accept-new";
   return configured == "ask" ? "yes" : configured;
@@ -85,14 +86,14 @@ std::string LineWith(const std::string& text, std::string_view words) {
   return "";
 }
 
-// Without the carriage returns that ssh ends its lines with.
+// Returns the last line, without the carriage return at its end that ssh writes.
 std::string LastLineOf(std::string text) {
   const std::size_t end = text.find_last_not_of("\r\n");
   text.resize(end == std::string::npos ? 0 : end + 1);
   return text.substr(text.find_last_of("\r\n") + 1);
 }
 
-// Nothing in it means anything to a shell or to ssh.
+// Returns true if the name has no special meaning to a shell or to ssh.
 bool IsPlain(std::string_view host) {
   constexpr std::string_view kPlain = "._:@%+,/[]-";
   return !host.empty() && host.front() != '-' && std::all_of(host.begin(), host.end(), [&](char c) {
@@ -100,7 +101,8 @@ bool IsPlain(std::string_view host) {
   });
 }
 
-// What stands in front of ssh's own words once a proxy command has ended; "" where none has.
+// Returns the last line that a proxy command printed before ssh's own message about its end, as the
+// end of a sentence; "" if there is none.
 std::string ProxyWords(const std::string& words) {
   const std::size_t named = words.find(kThroughProxy);
   if (named == std::string::npos) return "";
@@ -168,7 +170,7 @@ std::string HintFor(std::string_view hint, const std::string& host) {
       hint.remove_prefix(1);
       text.erase(text.rfind('\''), 1);
     }
-    // Behind -- it is no option of ssh; -R takes whatever follows.
+    // After "--" ssh does not take the name for an option; ssh-keygen's -R takes any word.
     if (host.starts_with('-') && !text.ends_with("-R ")) text += "-- ";
     text += word;
   }
