@@ -11,17 +11,18 @@
 namespace ds::cli {
 namespace {
 
-// Shells end with these when they cannot run a command.
+// The statuses of a shell that cannot execute, or cannot find, a command.
 constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
-// And with 128 + n when signal n killed it.
+// The status of a shell is 128 + n if signal n killed its command.
 constexpr int kShellSignal = 128;
 constexpr int kLastSignal = 64;
 
-// The rest of a full /dev/shm.
+// Below this free space /dev/shm counts as full.
 constexpr std::uint64_t kAsGoodAsFull = std::uint64_t{1} << 20;
 
-// A rank above this part of what there was is a likely victim where nothing can be proved.
+// Without proof, a killed rank is a likely victim of the out-of-memory killer if it used more than
+// this part of the memory limit.
 constexpr double kLargePart = 0.7;
 
 std::string OutOfMemoryHint() {
@@ -35,7 +36,8 @@ bool SharedMemoryIsFull(const v1::RankExited& exit) {
              kAsGoodAsFull;
 }
 
-// The memory the ranks may use: of their group, else of the machine; 0 = not known.
+// Returns the memory that the ranks may use: the limit of their group or the host's memory, the
+// smaller one; 0 = not known.
 std::uint64_t MemoryLimit(const v1::RankExited& exit) {
   const std::uint64_t group = exit.oom().group_limit_bytes();
   const std::uint64_t host = exit.host_memory_bytes();
@@ -188,7 +190,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The string `name` of an object; "" when there is none.
+// Returns the string `name` of an object; "" if there is none.
 std::string TextOf(const Json& object, const char* name) {
   if (!object.is_object()) return "";
   const auto found = object.find(name);
@@ -200,7 +202,7 @@ std::string TextOf(const Json& object, const char* name) {
 std::optional<PythonError> ParseErrorFile(std::string_view file) {
   const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("message")) return std::nullopt;
-  const Json& body = json["message"];  // a plain text when no exception but a signal is told of
+  const Json& body = json["message"];  // a string instead of an object if a signal is reported
   PythonError error{.message =
                         body.is_string() ? body.get<std::string>() : TextOf(body, "message")};
   error.message = error.message.substr(0, error.message.find('\n'));

@@ -9,7 +9,7 @@
 namespace ds::cli {
 namespace {
 
-// With this code a rank tells that another one was not there.
+// The code of the error that a rank reports if another rank was missing.
 constexpr auto kUnavailable = static_cast<std::int64_t>(StatusCode::kUnavailable);
 
 bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
@@ -52,7 +52,7 @@ void FailureJudge::OnReport(const v1::RankReport& report) {
 
 void FailureJudge::OnExit(const std::string& host, const v1::RankExited& exit) {
   if (!EndedBadly(exit)) return;
-  if (exit.stopping()) {
+  if (exit.stopping()) {  // the daemon was stopping the ranks, so this is rarely the first failure
     if (!stopped_badly_.has_value()) stopped_badly_ = Culprit{host, exit};
     if (!failed_anyway_.has_value() && FailedAnyway(exit)) failed_anyway_ = Culprit{host, exit};
   } else if (!failed() || (IsOpen() && !IsConsequence({host, exit}))) {
@@ -66,6 +66,7 @@ bool FailureJudge::IsConsequence(const Culprit& culprit) const {
          error->second.code() == kUnavailable;
 }
 
+// A daemon stops ranks with SIGTERM and SIGKILL, so only other signals are a rank's own failure.
 bool FailureJudge::FailedAnyway(const v1::RankExited& exit) const {
   if (exit.signal() != 0) return exit.signal() != SIGTERM && exit.signal() != SIGKILL;
   const auto error = errors_.find(static_cast<int>(exit.rank()));
@@ -97,7 +98,8 @@ void FailureJudge::OnStall(const StalledRank& stalled) {
   BlameLoss(std::move(verdict));
 }
 
-// Ranks that their daemon stopped for a reason of its own: the signal that ended them is not why.
+// A daemon may stop its ranks for a reason of its own. The verdict is then that reason, and not the
+// signal that ended the ranks.
 void FailureJudge::OnGenerationEnded(const std::string& host, v1::StopCause cause) {
   if (cause == v1::STOP_LEASE_EXPIRED) Blame(MakeLeaseExpiredVerdict(host, generation_));
   if (cause == v1::STOP_CONTROLLER_GONE) Blame(MakeDisconnectedVerdict(host, generation_));
@@ -114,6 +116,8 @@ void FailureJudge::BlameLoss(Verdict verdict) {
   other_ = std::move(verdict);
 }
 
+// In order of preference: a failure with its own reason, the missing rank (if it ever started), the
+// first failure although it is a consequence, another cause, a failure during a stop.
 JobOutcome FailureJudge::Conclude() const {
   if (culprit_.has_value() && IsConsequence(*culprit_)) {
     if (failed_anyway_.has_value()) return Convict(*failed_anyway_);
@@ -125,6 +129,7 @@ JobOutcome FailureJudge::Conclude() const {
   if (culprit_.has_value()) return Convict(*culprit_);
   if (other_.has_value()) {
     Verdict verdict = *other_;
+    // Most of these verdicts are not about one rank; rank 0's step then stands for the job's.
     if (!verdict.step.has_value()) verdict.step = LastStep(0);
     return verdict;
   }

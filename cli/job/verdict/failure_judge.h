@@ -64,12 +64,12 @@ class FailureJudge {
     v1::RankError error;
   };
 
-  // Returns true if the rank reported a missing rank.
+  // Returns true if the rank ended because another rank was missing, according to its report. A
+  // rank that a signal killed has failed by itself, despite its report.
   bool IsConsequence(const Culprit& culprit) const;
-  // Returns true if a rank that failed during a stop had a reason of its own: it was already
-  // exiting.
+  // Returns true if a rank that failed during a stop would have failed without the stop.
   bool FailedAnyway(const v1::RankExited& exit) const;
-  // Returns true while all failures are consequences.
+  // Returns true while no root cause is known: nothing failed, or only a consequence.
   bool IsOpen() const { return !other_ && (!culprit_ || IsConsequence(*culprit_)); }
 
   void OnReport(const v1::RankReport& report);

@@ -43,10 +43,10 @@ std::string FormatTime(std::int64_t unix_nanos) {
   return text.data();
 }
 
-// An exception says more than the status that Python gives every one of them.
+// Describes the exception instead of the exit status, which is the same for all Python exceptions.
 void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
   const std::optional<PythonError> error = ParseErrorFile(exit.error_file());
-  // One that has handled its exception and was killed later has died of the signal.
+  // A program that handled its exception and was killed later died of the signal.
   if (!error.has_value() || exit.signal() != 0) return;
   verdict->cause = Cause::kException;
   verdict->message = "rank " + std::to_string(verdict->rank) + " on " + verdict->host + " raised " +

@@ -26,7 +26,8 @@ std::optional<StalledRank> StoppedRanks::OnEvent(const std::string& host, const 
     stalled = {.host = host, .rank = found->first, .pid = rank.pid, .since = since};
   }
   if (IsAnyRunning()) return stalled;
-  // Nobody waits. Of ranks that go on one after the other the first is no sign against the rest.
+  // All ranks are stopped, so none waits for another. If they are continued one after the other,
+  // the first must not make the others look stalled.
   for (auto& [number, rank] : ranks_) rank.stopped_at.reset();
   return std::nullopt;
 }
