@@ -17,10 +17,11 @@
 namespace ds::cli {
 namespace {
 
-// Returns the words after `run` without its flags, which are stored in `flags`.
+// Parses the launch flags after `run` into `flags`. The result's `rest` is the program with its
+// arguments.
 StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words,
                                            LaunchFlags* flags) {
-  // Usually there are none, and creating a parser takes longer than planning the job.
+  // Usually there are no flags, and creating a parser takes longer than planning the job.
   if (words.empty() || !IsFlag(words[0])) return FlagParser::Result{.rest = words};
   FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
                     "Run a program on every rank: an executable, or a Python script (*.py).");
@@ -45,6 +46,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   const RankProgram program = MakeUserProgram(flags, words);
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(plan.run_directory));
+  // kAtomic, because only `dsrun train` jobs can be resumed after a crash of the machine.
   DS_RETURN_IF_ERROR(
       run_directory->WriteJob(DescribeJob("run", plan, program.argv), Durability::kAtomic));
   return RunJob(plan, SameProgram(program), run_directory.get());
