@@ -18,10 +18,13 @@
 namespace ds::optim {
 namespace {
 
-// The quintic with the steepest slope at zero.
+// Each Newton-Schulz iteration maps a singular value s to kA s + kB s^3 + kC s^5. These
+// coefficients have a steep slope at zero, so that small values grow in few iterations; values then
+// stay near 1 but do not converge to it.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr int kIterations = 5;
-// In half precision the Gram iteration restarts once, from a better conditioned matrix.
+// Before this iteration the Gram iteration restarts from its iterate, which is better conditioned
+// than X. In fp16 the rounding errors of R would otherwise grow too large.
 constexpr int kRestart = 2;
 
 at::Tensor IterateOnMatrix(at::Tensor x) {
@@ -33,7 +36,8 @@ at::Tensor IterateOnMatrix(at::Tensor x) {
   return x;
 }
 
-// Iterates on R = X X^T: every iterate is Q X for a polynomial Q of R.
+// Iterates on the Gram matrix R = X X^T, which is small if X is wide: every iterate is Q X, where Q
+// is a polynomial of R.
 at::Tensor IterateOnGram(at::Tensor x) {
   at::Tensor gram = at::matmul(x, x.t());
   at::Tensor q;
@@ -59,18 +63,19 @@ at::Tensor IterateOnGram(at::Tensor x) {
 }
 
 struct Matrix {
-  std::int64_t start = 0;
+  std::int64_t start = 0;  // in the unsharded buffer
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 
+  // Returns a number proportional to the operations of an iteration.
   double work() const {
     return static_cast<double>(rows) * static_cast<double>(columns) *
            static_cast<double>(std::min(rows, columns));
   }
 };
 
-// Returns the parameter's matrices. A third dimension is a batch of matrices; with four or more,
-// each row is one filter of a convolution.
+// Returns the parameter's matrices. The first of three dimensions counts matrices. Four or more
+// dimensions are a convolution: each row of its one matrix is a filter.
 std::vector<Matrix> MatricesOf(const FullParameter& parameter) {
   const auto& shape = parameter.shape;
   const std::int64_t count = shape.size() == 3 ? shape[0] : 1;
@@ -84,7 +89,7 @@ std::vector<Matrix> MatricesOf(const FullParameter& parameter) {
   return matrices;
 }
 
-// Names the collectives for a slice.
+// Returns the tag of the slice's collectives.
 std::string_view TagOf(const OptimizerSlice& slice) {
   if (slice.full_parameters.empty()) return {};
   return slice.full_parameters.front().name;
@@ -131,7 +136,7 @@ void Muon::Begin(const Update& update, const RankSlices& all) {
 
 void Muon::ApplyRates(const SliceRates& rates, const OptimizerSlice& slice) {
   if (slice.group.muon) return ApplyToMatrices(rates, slice);
-  // A schedule cycles Muon's momentum, not AdamW's beta1.
+  // A cyclic schedule changes Muon's momentum, but not AdamW's beta1.
   SliceRates for_adam = rates;
   for_adam.beta1 = config_.adam.beta1;
   adam_.ApplyRates(for_adam, slice);
@@ -147,7 +152,8 @@ at::Tensor Muon::UpdateMomentum(const SliceRates& rates, const OptimizerSlice& s
   return target.parameter;
 }
 
-// Returns the views of the buffer from all ranks, at their positions in it.
+// Gathers all ranks' views into the unsharded buffer. A rank with views that are only a part of its
+// shard pads them with zeros, because an all-gather needs equal lengths.
 at::Tensor Muon::GatherFull(const at::Tensor& views, const OptimizerSlice& slice) {
   const std::int64_t shard_numel = slice.full_numel / shards_->size();
   at::Tensor shard = views;
@@ -160,14 +166,14 @@ at::Tensor Muon::GatherFull(const at::Tensor& views, const OptimizerSlice& slice
   return full;
 }
 
-// Sums over ranks and returns the range of the views.
+// Sums `result` over the ranks and returns this rank's views of the sum.
 at::Tensor Muon::SumOverRanks(const at::Tensor& result, const OptimizerSlice& slice) {
   if (!slice.sharded) {
     if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum, TagOf(slice));
     return result;
   }
   const std::int64_t shard_numel = slice.full_numel / shards_->size();
-  at::Tensor shard = result;  // on a single rank with offloaded state
+  at::Tensor shard = result;  // all of it is the shard of a single rank
   if (shards_->size() > 1) {
     shard = at::empty({shard_numel}, result.options());
     shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum, TagOf(slice));
@@ -175,6 +181,8 @@ at::Tensor Muon::SumOverRanks(const at::Tensor& result, const OptimizerSlice& sl
   return shard.narrow(0, slice.full_start - shards_->rank() * shard_numel, slice.parameter.numel());
 }
 
+// Each matrix is assigned to the rank with the least work so far. All ranks compute the same
+// assignment, so they need not communicate it. A rank leaves the other ranks' matrices zero.
 at::Tensor Muon::Orthogonalise(const at::Tensor& views, const OptimizerSlice& slice) {
   const at::Tensor full = slice.sharded ? GatherFull(views, slice) : views;
   const std::int64_t start = slice.sharded ? 0 : slice.full_start;

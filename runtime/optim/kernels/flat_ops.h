@@ -1,7 +1,7 @@
 #pragma once
 
-// FlatViews are the views that an op runs over, FlatPlan assigns their elements to a GPU launch's
-// threads. Free of LibTorch.
+// FlatViews holds the views that an op (element.h) updates. FlatPlan divides their elements among
+// the threads of a GPU launch. Free of LibTorch, because nvcc compiles it.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,17 +17,17 @@ struct FlatView {
   FlatType type = FlatType::kFloat;
 };
 
-// UpdateDecision decides about an update on the device of its views, before the host knows the
-// result: two floats in the device's memory, written by DecideUpdate (gradient_norm.h).
+// UpdateDecision states how, and whether, an update applies. DecideUpdate (gradient_norm.h) writes
+// these two floats to the memory of the views' device, so that the host need not wait for the norm.
 struct UpdateDecision {
-  float gradient_scale = 1.0F;  // replaces the op's scale, or narrow_scale
+  float gradient_scale = 1.0F;  // replaces the op's gradient_scale, or FlatViews::narrow_scale
   float applies = 1.0F;         // 0: the update leaves all views unchanged
 };
 
 // The views of an OptimizerSlice. Two views may be identical memory, element for element; otherwise
 // they must not overlap.
 struct FlatViews {
-  FlatView parameter;  // 16-bit ones are rounded to nearest once, after the arithmetic in fp32
+  FlatView parameter;  // 16-bit values are rounded to nearest once, after the arithmetic in fp32
   FlatView gradient;
   FlatView state[2];
   FlatView published;  // receives the updated parameter; may be absent
@@ -35,12 +35,12 @@ struct FlatViews {
   // For 16-bit parameters: the gradient is rounded to their type, multiplied by this factor, and
   // rounded again before the op reads it.
   float narrow_scale = 1.0F;
-  int device = 0;
-  const UpdateDecision* decision = nullptr;  // on the device; null: the host decided
+  int device = 0;                            // the GPU's index; 0 on the CPU
+  const UpdateDecision* decision = nullptr;  // in the device's memory; null: the host has decided
 };
 
-// Applies the decision to the op, or to the scale of gradients of 16-bit parameters. Returns false
-// if there is no update. Call it on the device of the views only.
+// Returns false if the decision skips the update. Otherwise stores its scale in the op or, for
+// 16-bit parameters, in `narrow_scale`. Call it on the device of the views only.
 template <typename Op>
 DS_HOST_DEVICE bool TakeDecision(const FlatViews& views, Op* op, float* narrow_scale) {
   if (views.decision == nullptr) return true;
@@ -52,11 +52,12 @@ DS_HOST_DEVICE bool TakeDecision(const FlatViews& views, Op* op, float* narrow_s
   return true;
 }
 
-// Runs the op over all elements of the views. On a GPU it is enqueued on LibTorch's current stream
-// of that device and does not wait. Errors: c10::Error.
+// Updates all elements of the views with the op. On a GPU the update is enqueued on LibTorch's
+// current stream of that device, and the call does not wait for it. Errors: c10::Error.
 using FlatUpdate = void (*)(const FlatOp& op, const FlatViews& views);
 
-// Raise it when a declaration above changes.
+// Increase it when a declaration above, FlatOp or an op's coefficients change: a plugin of another
+// build would misread its arguments.
 inline constexpr int kFlatUpdateVersion = 2;
 // The function that the CUDA plugin exports. Returns its FlatUpdate, or null if `version` is not
 // its own.
@@ -65,12 +66,12 @@ using FlatUpdateEntry = FlatUpdate (*)(int version);
 
 inline constexpr int kFlatWidth = 4;
 
-// Elements are processed in groups of four if all views of the op allow aligned access. Addresses
-// only need equal misalignment: up to three leading elements are then processed one by one.
-// Otherwise all elements are processed one by one.
+// Elements are processed in groups of four, with aligned vector loads, if the addresses of all
+// views of the op have the same misalignment. The elements before the first aligned group (at most
+// three) and after the last group are processed one by one. Otherwise all elements are.
 struct FlatPlan {
-  std::int64_t head = 0;   // elements before the first four
-  std::int64_t fours = 0;  // the remaining elements go one by one
+  std::int64_t head = 0;   // number of elements before the first group
+  std::int64_t fours = 0;  // number of groups
 };
 
 // Returns the number of elements from the last multiple of four to the view's start.
@@ -97,7 +98,8 @@ FlatPlan PlanOf(const FlatViews& views) {
   return {.head = head, .fours = (views.count - head) / kFlatWidth};
 }
 
-// Returns the largest useful number of threads.
+// Returns the largest useful number of threads: a thread processes groups, and single elements, in
+// two loops (flat_loop.h).
 inline std::int64_t ThreadsFor(const FlatPlan& plan, std::int64_t count) {
   return std::max(plan.fours, count - plan.fours * kFlatWidth);
 }

@@ -22,11 +22,14 @@
 namespace ds::optim {
 namespace {
 
-// Number of elements per task: fixed, so that the sum does not depend on threads.
+// Number of elements per task. It is fixed, so that the order of addition, and with it the rounding
+// of the sum, does not depend on the number of threads.
 constexpr std::int64_t kChunk = 1 << 18;
-// Number of independent running sums: several vector registers of doubles.
+// Number of independent running sums. They fill several vector registers of doubles, so that
+// additions need not wait for each other.
 constexpr std::int64_t kLanes = 32;
 
+// Sums squares of a 16-bit type, converted to fp32 block by block.
 template <typename Narrow>
 double SumOfNarrowSquares(const void* data, std::int64_t start, std::int64_t count) {
   const Narrow* const values = static_cast<const Narrow*>(data) + start;

@@ -1,7 +1,7 @@
 #pragma once
 
-// SumOfSquares and ClipFactor compute the global gradient norm from flat shards, and the factor
-// that clips to it.
+// SumOfSquares and SquareSum compute the square of the gradient norm from flat shards. ClipFactor
+// and DecideUpdate compute the factor that clips gradients by the norm.
 
 #include <ATen/core/Tensor.h>
 
@@ -43,9 +43,9 @@ double ClipFactor(double norm, double max_norm);
 
 // Computes an UpdateDecision (flat_ops.h) on the device of `squares`, without synchronizing with
 // the host: an fp32 tensor with two elements. `squares` is a double scalar, the sum of the squares
-// of gradients that are `unit` times too large. The scale clips and divides by the unit; the update
-// applies if the sum is finite. Computed in double and rounded once: ClipFactor's bits if the
-// device has IEEE division.
+// of gradients that are `unit` times too large (loss scaling). The scale clips and divides by
+// `unit`; the update applies if the sum is finite. Computed in double and rounded once, so the
+// scale has the same bits as with ClipFactor if the device has IEEE division.
 at::Tensor DecideUpdate(const at::Tensor& squares, double unit, double max_norm);
 
 }  // namespace ds::optim

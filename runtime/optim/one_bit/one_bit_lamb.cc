@@ -4,16 +4,21 @@
 // gradient over the ranks (lamb.cc), and per parameter a running mean of its trust ratio
 //   r = coeff_beta r + (1 - coeff_beta) ratio          (not where the ratio is 1)
 // From then on v is frozen, gradients are not exchanged, and per parameter
-//   m = m + (1 - beta1) (g - m), by each rank's own gradient g; then the compressed mean over ranks
-//       of all parameters' m as one buffer, each scaled to the same root mean square
+//   m = m + (1 - beta1) (g - m)                                with each rank's own gradient g
+//   m = compressed mean over the ranks of m
 //   h = (m - beta1 m_before) / (1 - beta1)                     the gradient that m implies
-//   w = beta2 w + (1 - beta2) h^2                              a fresh variance, v at first
+//   w = beta2 w + (1 - beta2) h^2                              the fresh variance; starts as v
 //   f = max over elements of (sqrt(v) + eps) / (sqrt(w) + eps)
+//   f = s f + (1 - s), then clamped twice: to [factor_min, factor_max], and to the previous f times
+//       [1 - factor_threshold, 1 + factor_threshold]
 //   p -= lr r f (m / (sqrt(v) + eps) + weight_decay p)
-// where f is first mixed with 1 by the decay's share of the update, then clamped to [factor_min,
-// factor_max] and to within factor_threshold of the previous f. The padding of the buffer keeps the
-// values from compression and is part of it, as in DeepSpeed. A parameter with zero m at the freeze
-// (DeepSpeed fails there) is excluded: its m remains zero.
+// where s = |m / (sqrt(v) + eps)| / |m / (sqrt(v) + eps) + weight_decay p|, at most 1.
+//
+// The compression sends the m of all parameters as one buffer with one scale. Each m is therefore
+// multiplied by a constant, which gives all parameters the same root mean square at the freeze. The
+// padding of the buffer takes part, as in DeepSpeed: a call begins with the values that the
+// previous call left there. A parameter with zero m at the freeze (DeepSpeed fails there) is
+// excluded: its m remains zero.
 //
 // Unsharded slices only. The compression errors are not in checkpoints, as in DeepSpeed.
 
@@ -38,11 +43,11 @@
 namespace ds::optim {
 namespace {
 
-constexpr std::size_t kFresh = 2;  // the state w, which continues when v is frozen
+constexpr std::size_t kFresh = 2;  // index of the state w, which is updated while v is frozen
 
 double Norm(const at::Tensor& values) { return at::linalg_vector_norm(values).item<double>(); }
 
-// Returns the share of a direction that is not weight decay; `plain` is the direction without it.
+// Returns s. `plain` is the direction without weight decay.
 double ShareOf(const at::Tensor& plain, const at::Tensor& direction) {
   const double length = Norm(direction);
   return length > 0.0 ? std::min(1.0, Norm(plain) / length) : 1.0;
@@ -67,7 +72,7 @@ class OneBitLamb : public Optimizer {
   struct Trust {
     double ratio = 0.0;    // r
     double factor = 1.0;   // the previous update's f
-    double scaling = 0.0;  // of m in the compression; 0: excluded, or not known yet
+    double scaling = 0.0;  // factor of m in the compression; 0: excluded, or before the freeze
   };
 
   Trust& TrustOf(const Segment& segment) {
@@ -79,13 +84,12 @@ class OneBitLamb : public Optimizer {
   at::Tensor WithPadding(std::vector<at::Tensor> momenta);
   void AverageMomenta(const RankSlices& all);
   void StepFrozen(const SliceRates& rates, const OptimizerSlice& slice);
-  // Returns f of one parameter, from its views and the share of its direction that is not weight
-  // decay.
+  // Returns f of one parameter and stores it in `trust`. `share` is s.
   double UpdateFactor(const OptimizerSlice& segment_slice, double share, Trust* trust) const;
 
   config::OneBitLambConfig config_;
   std::vector<Trust> trust_;                // by parameter
-  std::vector<at::Tensor> momenta_before_;  // by parameter, during a frozen update
+  std::vector<at::Tensor> momenta_before_;  // m_before by parameter, during a frozen update
   device::LedgerEntry momenta_entry_;
   std::optional<comm::CompressedAllReduce> compressed_;  // from the first frozen update on
   at::Tensor padding_;                                   // of the buffer of all momenta
@@ -123,7 +127,8 @@ void OneBitLamb::Begin(const Update& update, const RankSlices& all) {
   AverageMomenta(all);
 }
 
-// Scales the momenta to the same magnitude, once, so that one scale fits all.
+// Sets the scalings in the first frozen update; they then stay the same. `size` is the root mean
+// square of a parameter's m. The scaled m have the mean of these sizes.
 void OneBitLamb::FindScalings(const RankSlices& all) {
   if (std::any_of(trust_.begin(), trust_.end(), [](const Trust& t) { return t.scaling != 0.0; })) {
     return;
@@ -145,6 +150,7 @@ void OneBitLamb::FindScalings(const RankSlices& all) {
   }
 }
 
+// Returns the momenta and the padding as one buffer.
 at::Tensor OneBitLamb::WithPadding(std::vector<at::Tensor> momenta) {
   if (!padding_.defined()) {
     std::int64_t numel = 0;
@@ -167,7 +173,7 @@ void OneBitLamb::AverageMomenta(const RankSlices& all) {
     for (const Segment& segment : slice.segments) {
       const at::Tensor momentum = slice.state[0].narrow(0, segment.start, segment.count);
       const double scaling = TrustOf(segment).scaling;
-      momentum.mul_(scaling);
+      momentum.mul_(scaling);  // an excluded one becomes zero
       if (scaling == 0.0) continue;
       momenta.push_back(momentum);
       scalings.push_back(scaling);
