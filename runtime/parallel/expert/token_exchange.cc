@@ -15,11 +15,12 @@ namespace ds::moe {
 
 using Counts = std::vector<std::int64_t>;
 
+// The plan of one exchange; the backward pass uses it again, in the opposite direction.
 struct TokenExchange::Plan {
   comm::Communicator* ranks;
-  Counts sent, received;  // rows, by rank
-  // For received rows, sorted by rank: the permutation to the order of this rank's experts, and its
-  // inverse. Undefined if the order is the same.
+  Counts sent, received;  // number of rows to, and from, each rank
+  // Rows arrive sorted by sending rank, but the experts need them sorted by expert: the permutation
+  // to that order, and its inverse. Undefined for a single expert per rank: the orders are equal.
   at::Tensor order, inverse;
 };
 
@@ -52,12 +53,14 @@ at::Tensor SendBack(const at::Tensor& rows, const TokenExchange::Plan& plan) {
   return Exchange(Reorder(rows, plan.inverse), plan.received, plan.sent, *plan.ranks);
 }
 
+// Holds the plan for the backward pass; autograd's context stores no other type of object.
 struct SavedPlan : torch::CustomClassHolder {
   explicit SavedPlan(PlanPtr kept) : plan(std::move(kept)) {}
   PlanPtr plan;
 };
 
-// The gradient goes the opposite way.
+// Sends rows to their experts, or back if `back` is set. The gradient travels in the opposite
+// direction.
 class TravelFunction : public torch::autograd::Function<TravelFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const PlanPtr& plan,
@@ -74,8 +77,9 @@ class TravelFunction : public torch::autograd::Function<TravelFunction> {
   }
 };
 
-// Lists received rows, sorted by rank, in the order of experts, then ranks. `arriving`: [rank]
-// [expert], for `experts` experts on each rank.
+// Returns the indices of the received rows, which are sorted by rank, in the order of experts, then
+// ranks. `arriving` has the number of rows by sending rank and expert: [rank * experts + expert],
+// for `experts` experts on this rank.
 Counts SortByExpert(const Counts& arriving, std::size_t experts) {
   Counts order, starts(arriving.size(), 0);
   std::partial_sum(arriving.begin(), arriving.end() - 1, starts.begin() + 1);
@@ -88,7 +92,7 @@ Counts SortByExpert(const Counts& arriving, std::size_t experts) {
   return order;
 }
 
-// Sums counts by rank and expert over the experts.
+// Sums counts [rank * experts + expert] over each rank's experts.
 Counts SumByRank(const Counts& counts, std::size_t experts) {
   Counts sums;
   for (auto first = counts.begin(); first != counts.end(); first += static_cast<int>(experts)) {
@@ -97,6 +101,7 @@ Counts SumByRank(const Counts& counts, std::size_t experts) {
   return sums;
 }
 
+// Returns the inverse of a permutation.
 at::Tensor Invert(const Counts& order) {
   Counts inverse(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -26,12 +26,12 @@ namespace ds::moe {
 class ExpertGroup {
  public:
   ExpertGroup() = default;
-  // Borrowed; must outlive all copies and the graphs recorded with them.
+  // `ranks` must outlive all copies of this object, and the graphs recorded with them.
   explicit ExpertGroup(comm::Communicator& ranks);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  comm::Communicator* ranks() const { return ranks_; }  // null if of one rank
+  comm::Communicator* ranks() const { return ranks_; }  // null for a group of one rank
 
  private:
   comm::Communicator* ranks_ = nullptr;
@@ -40,8 +40,8 @@ class ExpertGroup {
 
 class TokenExchange {
  public:
-  // `counts`: the number of this rank's rows for each expert. The group's size must divide the
-  // number of experts.
+  // Exchanges the numbers of rows over the control group. `counts`: the number of this rank's rows
+  // for each expert of the layer. The group's size must divide the number of experts.
   TokenExchange(const ExpertGroup& group, const std::vector<std::int64_t>& counts);
 
   // The number of rows for each of this rank's experts.

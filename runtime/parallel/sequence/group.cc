@@ -32,7 +32,7 @@ struct Ranks : torch::CustomClassHolder {
   comm::Communicator* ranks;
 };
 
-// The gradient goes the way back: elements received from a rank return to it.
+// The gradient travels in the opposite direction: elements received from a rank return to it.
 class ExchangeFunction : public torch::autograd::Function<ExchangeFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& outgoing,
