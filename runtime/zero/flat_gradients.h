@@ -107,8 +107,8 @@ class FlatGradients {
   // Returns the same range as a source that is read and written piece by piece, without keeping it
   // in memory. Valid until Clear.
   std::shared_ptr<checkpoint::TensorSource> SourceOf(const FlatRange& range);
-  // Prefetch starts loading a range of an offloaded shard. Stow offloads the range again; it must
-  // not be leased.
+  // Prefetch starts loading a range of an offloaded shard. Offload offloads the range again; it
+  // must not be leased.
   void Prefetch(const FlatRange& range);
   void Offload(const FlatRange& range);
 

@@ -76,9 +76,9 @@ class FlatParameters {
   void Await();
   void GatherExactly(bool exactly) { exactly_ = exactly; }
 
-  // Fetch starts loading this rank's shard ahead of a lease; Stow offloads it to its tier, if that
-  // is not the device. Stow requires that there is no lease, except for a running gather's: then
-  // the shard is offloaded once Await has waited for it.
+  // Fetch starts loading this rank's shard ahead of a lease. Offload moves it to its tier, if that
+  // is not the device. Offload requires that there is no lease except that of a running gather: the
+  // shard is then offloaded once Await has waited for the gather.
   void Fetch();
   void Offload();
   bool is_offloaded() const { return pooled_ != nullptr && store_.is_offloaded(); }

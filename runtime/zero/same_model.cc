@@ -13,12 +13,12 @@
 namespace ds::zero {
 namespace {
 
-// Replaces the name of a parameter of an expert, because ranks have different experts.
+// Replaces the name of an expert's parameter: the name has the expert's index, and the ranks that
+// share a layer's experts have different ones.
 constexpr std::string_view kOfExpert = "parameter of an expert: ";
 
 std::string DescribeParameter(const NamedParameter& parameter) {
   const optim::ParameterGroup& group = parameter.group;
-  // The expert's index differs between the ranks that share a layer's experts.
   const std::string name = "parameter " + parameter.name + ": ";
   std::string text = fmt::format("{}[{}] {}, {}", parameter.placement.expert ? kOfExpert : name,
                                  fmt::join(parameter.placement.global_shape, ", "),
@@ -60,8 +60,8 @@ std::uint64_t HashLines(const std::vector<std::string>& lines) {
   return hash;
 }
 
-// Removes the first line from a text in which all lines end with a newline. Returns "nothing more"
-// if it is empty.
+// Removes the first line from `text`, in which every line ends with a newline, and returns it.
+// Returns "nothing more" for an empty text: one model has fewer lines than the other.
 std::string_view TakeLine(std::string_view* text) {
   if (text->empty()) return "nothing more";
   const std::string_view line = text->substr(0, text->find('\n'));
@@ -69,7 +69,8 @@ std::string_view TakeLine(std::string_view* text) {
   return line;
 }
 
-// Experts' lines differ if the same patterns freeze only some experts of a layer.
+// Returns true if both lines describe parameters of experts. These usually differ because a user
+// has frozen some experts of a layer, which are on one of the ranks.
 bool AreOfExperts(std::string_view here, std::string_view there) {
   return here.starts_with(kOfExpert) && there.starts_with(kOfExpert);
 }
@@ -94,6 +95,7 @@ std::uint64_t HashModel(const std::vector<ParameterUnit>& units) {
   return HashLines(DescribeModel(units));
 }
 
+// Texts are sent only if the hashes differ.
 Status CheckSameModel(const std::vector<ParameterUnit>& units, comm::Communicator& all) {
   const std::vector<std::string> lines = DescribeModel(units);
   const auto hashes = comm::GatherNumber(static_cast<std::int64_t>(HashLines(lines)), all);

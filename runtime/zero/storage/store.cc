@@ -18,7 +18,7 @@ using device::MemoryTier;
 
 namespace {
 
-// Elements that are set at once in a store in a file.
+// Number of elements that Zero sets at once in a file, to limit the memory that it needs.
 constexpr std::int64_t kZeroedAtOnce = std::int64_t{1} << 22;
 
 void ThrowUnlessOk(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
@@ -50,7 +50,7 @@ struct Store::Bytes {
     return lease;
   }
   Lease LendFromFile(const FlatRange& range, Access access);
-  // Same, on the device.
+  // Lends the file's range on the device, as a copy if the device cannot access the host's buffer.
   Lease BringFromFile(const FlatRange& range, Access access);
 
   const Context& context;

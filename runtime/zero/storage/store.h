@@ -1,15 +1,19 @@
 #pragma once
 
-// Store and Lease: a store is the only owner of a flat tensor's bytes (a bucket's parameters,
-// gradients, master weights, or one kind of optimizer state). A lease is the right to use a range.
+// A Store is the only owner of a flat tensor's bytes (a bucket's parameters, gradients, master
+// weights, or one kind of optimizer state). A Lease is the right to use a range.
 //
-// FlatSpec::storage_tier selects the tier that stores the bytes. If it is StorageTier::kHere, the
-// tensor, its storage object and all views of it stay valid while the bytes are elsewhere, so that
-// a model's parameters can be views; they must not be read meanwhile. If it is the host or a file,
-// the only tensors are the leases', range by range. Copies from and to the host overlap with
-// computation; only changed ranges are copied back (host_windows.h). A device gets a separate copy
-// of a file's range for each lease, so of two overlapping leases neither may write
-// (Tiers::copies_from_files). Every byte is in the memory ledger, under each tier that holds it.
+// FlatSpec::storage_tier selects the tier that stores the bytes between leases:
+// - StorageTier::kHere, the device that computes: the store is one tensor. Release moves its bytes
+//   to the host for a while. The tensor, its storage object and all views of it (a model's
+//   parameters are such views) then stay valid, but must not be read until Prefetch.
+// - kHost: the store has no tensor; each lease has a tensor of its range on the device. Copies
+//   overlap with computation, and only changed ranges are copied back (host_windows.h).
+// - kFile: like kHost. If the device cannot access the host's file buffers
+//   (Tiers::copies_from_files), each lease is a separate copy on the device. Overlapping leases are
+//   then allowed only if none writes.
+//
+// Every byte is in the memory ledger, under each tier that holds it.
 //
 // Threads: one thread at a time. Lifetimes: the context must outlive its stores, and a store its
 // leases. Errors: throws c10::Error, with file, location and cause, if a read or write fails.
@@ -32,11 +36,11 @@ struct FlatSpec {
   std::int64_t count = 0;
   c10::ScalarType dtype = c10::kFloat;
   device::MemoryUse use = device::MemoryUse::kOther;
-  // Small stores with StorageTier::kFile stay in memory (Tiers::smallest_bytes).
+  // A small store with kFile is stored as with kHere instead (Tiers::smallest_bytes).
   StorageTier storage_tier = StorageTier::kHere;
 };
 
-// A lease ends with its destructor, or when another one is assigned to it.
+// A lease ends when its last copy is destroyed or overwritten.
 class Lease {
  public:
   Lease() = default;
@@ -48,7 +52,7 @@ class Lease {
  private:
   friend class Store;
   at::Tensor tensor_;
-  std::shared_ptr<const void> use_;  // counted by the store
+  std::shared_ptr<const void> use_;  // its owners are counted: the range is in use while it lives
 };
 
 class Store {
@@ -72,22 +76,27 @@ class Store {
   // reading must not be written.
   Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
   Lease Acquire(Access access = Access::kUpdate) { return Acquire(full_range(), access); }
-  // Lends the range on its own tier: in host memory, once changes have been copied back. The bytes
-  // are not moved away during such a lease, either. A file's range is loaded to the host only.
+  // Lends the range without bringing it to the device: for kHost in host memory, once changes have
+  // been copied back (on the device if a lease keeps the range there); for kFile in a buffer of the
+  // host; for kHere where the bytes are. As during other leases, the bytes are not moved away.
   Lease AcquireOnOwnTier(const FlatRange& range, Access access);
+  // Sets all values to zero.
   void Zero();
 
-  // Load the bytes, or start loading them, ahead of a lease. Do nothing if they are present. If
+  // Loads the bytes, or starts loading them, ahead of a lease. Does nothing if they are present; if
   // they are not, there must be no lease.
   void Prefetch();
   void Prefetch(const FlatRange& range);
-  // Offloads the bytes, or those of the range, to their tier. Requires that nothing leases them.
+  // Writes the bytes, or the ones in the range, back to kHost or kFile, and frees the memory that
+  // they took elsewhere. May return before the write has ended. Requires that they are not leased.
+  // Does nothing for kHere.
   void Offload();
   void Offload(const FlatRange& range);
-  // Waits until the bytes that Stow writes to files are written.
+  // Waits until the writes to files that Offload has started have ended.
   void Settle();
-  // Moves the bytes to host memory until Prefetch brings them back. Requires that there is no
-  // lease. Does nothing if they are offloaded already.
+  // Frees the device's memory of the store: moves the bytes of kHere to host memory until Prefetch
+  // or Acquire brings them back; for other tiers the same as Offload. Requires that there is no
+  // lease.
   void Release();
 
  private:
