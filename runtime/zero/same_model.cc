@@ -25,8 +25,8 @@ std::string DescribeParameter(const NamedParameter& parameter) {
                                  c10::toString(parameter.tensor.scalar_type()),
                                  parameter.tensor.requires_grad() ? "trained" : "frozen");
   if (group != optim::ParameterGroup{}) {
-    text += fmt::format(" with {} of the rate and {} of the decay", group.lr_factor,
-                        group.weight_decay_factor);
+    text += fmt::format(" with {} times the learning rate and {} times the weight decay",
+                        group.lr_factor, group.weight_decay_factor);
     if (group.muon) text += " by Muon";
     if (group.schedule) text += fmt::format(" in schedule {}", *group.schedule);
   }
@@ -82,9 +82,9 @@ Status CompareLines(std::string_view mine, std::string_view first_ranks) {
     return InvalidArgumentError(fmt::format(
         "its model has {} where rank 0 has {}: {}", here, there,
         AreOfExperts(here, there)
-            ? "ranks that have a layer's experts between them have alike ones: freeze all experts "
-              "of a layer or none"
-            : "all ranks have to build the same model, its blocks in the same order"));
+            ? "the experts of a layer must be alike on all ranks: freeze all experts of a layer or "
+              "none"
+            : "all ranks have to build the same model, with its blocks in the same order"));
   }
   return OkStatus();
 }

@@ -122,8 +122,8 @@ TEST(SameModel, AsksRanksWithOtherExpertsToFreezeThemAlike) {
     EXPECT_THAT(
         check(/*trains=*/world.rank() == 0).message(),
         HasSubstr("rank 1: its model has parameter of an expert: [3] Float, frozen where rank 0 "
-                  "has parameter of an expert: [3] Float, trained: ranks that have a layer's "
-                  "experts between them have alike ones: freeze all experts of a layer or none"));
+                  "has parameter of an expert: [3] Float, trained: the experts of a layer must be "
+                  "alike on all ranks: freeze all experts of a layer or none"));
   });
 }
 
