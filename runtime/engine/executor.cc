@@ -275,6 +275,7 @@ Status Executor::Reduce() {
 
 StatusOr<StepResult> Executor::Step() {
   if (!step_.IsUpdateDue()) return StepResult{};
+  DS_RETURN_IF_ERROR(CheckGradientsArrived(*model_.sharded));
   reporter_.phases.Start(&PhaseTimes::step);
   auto result = update_.Finish();
   reporter_.phases.Stop(&PhaseTimes::step);

@@ -33,7 +33,7 @@ StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
       for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
         const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
         if (missing.erase(parameter.name) == 0) continue;
-        chosen.parameters.emplace(parameter.name, parameter.tensor.detach());
+        chosen.parameters.emplace(parameter.name, parameter.tensor);
         chosen.units.insert(static_cast<int>(unit));
         chosen.trained = chosen.trained || bucket->trainable();
       }
@@ -67,12 +67,16 @@ Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen)
 }
 
 // Runs the body. An exception becomes this rank's status, because other ranks wait for one.
-Status RunBody(const std::function<Status()>& body) {
+Status RunBody(TrainedModel& model, const std::function<Status()>& body) {
+  model.gathered = true;
+  Status status;
   try {
-    return body();
+    status = body();
   } catch (const std::exception& error) {
-    return InternalError(error.what());
+    status = InternalError(error.what());
   }
+  model.gathered = false;
+  return status;
 }
 
 }  // namespace
@@ -89,20 +93,18 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
                                 " to modify parameters on");
   }
   DS_RETURN_IF_ERROR(CheckModelIsUnsplit(topology.mesh, "WithGatheredParameters"));
-  DS_ASSIGN_OR_RETURN(const Chosen chosen, FindChosen(sharded, names));
+  DS_ASSIGN_OR_RETURN(Chosen chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(model.ReloadStates());
   if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreEqual());
   if (modifier_rank) model.optimizer->Settle();  // a late update would overwrite the written values
   sharded.BeginReading(chosen.units);
   std::map<std::string, at::Tensor> before;  // if unsharded
-  for (const auto& [name, parameter] : chosen.parameters) {
+  for (auto& [name, parameter] : chosen.parameters) {
+    parameter = parameter.detach();  // an alias of a released one would never get memory
     if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
   }
-  model.gathered = true;
-  const Status of_body = RunBody(body);
-  model.gathered = false;
-  const Status status = comm::AgreeOnStatus(of_body, *topology.world);
+  const Status status = comm::AgreeOnStatus(RunBody(model, body), *topology.world);
   const bool keeps = status.ok() && modifier_rank;
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {
@@ -111,8 +113,8 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
       parameter.copy_(old->second);
     }
   }
-  Status kept = status;
-  if (keeps) kept = comm::AgreeOnStatus(KeepShards(*model.optimizer, chosen), *topology.world);
+  const Status kept =
+      keeps ? comm::AgreeOnStatus(KeepShards(*model.optimizer, chosen), *topology.world) : status;
   sharded.EndReading();
   if (keeps && kept.ok()) model.optimizer->PublishWeights();
   return kept;

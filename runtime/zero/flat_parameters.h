@@ -68,9 +68,9 @@ class FlatParameters {
   void KeepShard();
 
   // Parameters have no memory while the buffer is released: operators that read one throw, and
-  // name it. Tensors that alias a parameter and were made while the buffer was present are not
-  // protected so. Gather may use quantized communication (ShardGather); GatherExactly(true)
-  // disables that.
+  // name it. An alias of a parameter (detach, view) that was made while the buffer was present is
+  // not protected so; one that was made while it was released never gets memory. Gather may use
+  // quantized communication (ShardGather); GatherExactly(true) disables that.
   void Gather();
   void Release();  // waits for a running gather first
   void Await();
