@@ -102,7 +102,7 @@ std::string CommandFlags(const FlagDescriptions& launch) {
 
 std::string ExitStatuses() {
   std::string text =
-      "A job whose rank failed ends with that rank\\(aqs own status, or 128 + N when signal N "
+      "If a rank fails, the job ends with the rank\\(aqs own status, or 128 + N when signal N "
       "killed "
       "it. Otherwise, followed by the status with \\fB\\-\\-exit_codes distinct\\fR:\n";
   for (const ExitStatusRow& row : ExitStatusTable()) {

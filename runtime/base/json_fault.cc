@@ -152,7 +152,7 @@ JsonFault DescribeWord(std::string_view json, std::size_t begin, const Reading& 
   if (word[0] != '"' && !IsWordEnd(word[0]) && !nlohmann::json::accept(word)) {
     return {.offset = begin,
             .what = Shown(word) +
-                    " is no JSON: texts are in double quotes, others are numbers, true, false and "
+                    " is not JSON: texts are in double quotes, others are numbers, true, false and "
                     "null"};
   }
   return {.offset = begin, .what = NameMissing(before, reading) + " is missing"};

@@ -282,7 +282,7 @@ Status StepUpdate::HandleNonFinite(StepResult* result) {
 
 Status StepUpdate::ReduceGradientsOnce() {
   if (step_.state.current.micro_batches == 0 || !step_.IsUpdateDue()) {
-    return FailedPreconditionError("the gradients of this step are not there: " +
+    return FailedPreconditionError("the gradients of this step are missing: " +
                                    std::to_string(step_.state.current.micro_batches) +
                                    " micro-batches have been through backward");
   }

@@ -59,7 +59,7 @@ TEST_F(SshRefusedTest, AHostThatRefusesLoginsListsItsMethods) {
   WriteHostfile(1);
   std::filesystem::remove(hosts().identity());
   std::filesystem::remove(hosts().identity().string() + ".pub");
-  ExpectRefused({}, {"  h0    authentication  ", "it takes public keys", "ssh-copy-id"});
+  ExpectRefused({}, {"  h0    authentication  ", "it accepts public keys", "ssh-copy-id"});
 }
 
 TEST_F(SshRefusedTest, AnUnknownIdentityIsRefusedAndAMissingOneIsReportedAtOnce) {

@@ -245,7 +245,7 @@ TEST(Placement, ThatZeroCannotShardIsRefusedByName) {
       return ShardedModel::Create(context, {unit}, {}).status().message();
     };
     EXPECT_THAT(refusal({.global_shape = {8, 2}, .expert = true}),
-                HasSubstr("parameter gate is an expert's"));
+                HasSubstr("parameter gate belongs to an expert"));
     EXPECT_THAT(refusal({.global_shape = {8, 2}}), HasSubstr("not the shape of its placement"));
   });
 }

@@ -66,7 +66,7 @@ TEST_F(VerifyTest, ATruncatedFileNamesTheAffectedTensor) {
   ASSERT_THAT(report.damages, SizeIs(1));
   EXPECT_EQ(report.damages[0].file, "rank-00001.bin");
   EXPECT_EQ(report.damages[0].tensor, "bias");
-  EXPECT_THAT(report.damages[0].reason, HasSubstr("cut"));
+  EXPECT_THAT(report.damages[0].reason, HasSubstr("truncated"));
 }
 
 TEST_F(VerifyTest, AMissingFileIsNamed) {

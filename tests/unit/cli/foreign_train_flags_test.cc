@@ -239,7 +239,7 @@ TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
       {{"--lr_scheduler", "cosine"}, "write --lr_scheduler_type cosine"},
       // 1 is all steps as a ratio and one step as --warmup_steps; TRL drops the rest of a document.
       {{"--warmup_ratio", "0.1"}, "write --warmup_steps 0.1: below 1 it is a share of all steps"},
-      {{"--warmup_ratio", "1.0"}, "write --warmup_steps N with the number of steps: 1.0 of them"},
+      {{"--warmup_ratio", "1.0"}, "write --warmup_steps N with the number of steps: 1.0 is not"},
       {{"--max_seq_length", "512"},
        "write --max_length 512 to truncate longer documents, or --seq"},
       {{"--report_to", "wandb"}, "metrics go to RUN_DIR/metrics.jsonl"},

@@ -80,7 +80,7 @@ TEST_F(PredictMemoryTest, TheTableMarksSettingsThatFit) {
   by_tokens.job.efficiency.dynamic_batching = {{.max_tokens = 1000}};
   EXPECT_THAT(ToText(plan::MakePrediction(by_tokens)),
               AllOf(HasSubstr("8 x up to 1000 tokens before padding a micro-batch"),
-                    HasSubstr("\ndynamic batching: planned for samples of 256 tokens; what")));
+                    HasSubstr("\ndynamic batching: planned for samples of 256 tokens; the")));
   EXPECT_THAT(ToText(wide), Not(HasSubstr("dynamic batching")));
   question.capacity = 1 << 20;
   const plan::Prediction tight = plan::MakePrediction(question);
@@ -113,7 +113,7 @@ TEST(ReadJobModelTest, RefusesFoldersWithoutAModel) {
   // It has comments, so it is not even the JSON of a model's folder.
   const auto refused = plan::ReadJobModel(DS_SOURCE_DIR "/configs/default_ds_config.json");
   EXPECT_THAT(refused.status().message(),
-              HasSubstr("not valid JSON: line 1, column 1: // is no JSON"));
+              HasSubstr("not valid JSON: line 1, column 1: // is not JSON"));
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ TEST(Batch, ANameThatTheModelDoesNotTakeIsRefused) {
   } catch (const c10::Error& error) {
     message = error.what_without_backtrace();
   }
-  EXPECT_THAT(message, HasSubstr("takes no \"label\" of a batch; did you mean 'labels'?"));
+  EXPECT_THAT(message,
+              HasSubstr("the model has no input \"label\" of a batch; did you mean 'labels'?"));
 }
 
 }  // namespace

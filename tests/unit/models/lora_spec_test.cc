@@ -110,7 +110,7 @@ TEST(LoraSpecTest, TheFolderAndTheModelMustFit) {
   EXPECT_TRUE(CheckFits(spec, {.layers = layers}).ok());
   layers.push_back("model.layers.2.mlp.down_proj");
   EXPECT_THAT(CheckFits(spec, {.layers = layers}).message(),
-              HasSubstr("covers model.layers.2.mlp.down_proj, of which"));
+              HasSubstr("covers model.layers.2.mlp.down_proj, but"));
   EXPECT_THAT(CheckFits(spec, {.layers = {"model.layers.0.self_attn.q_proj"}}).message(),
               HasSubstr("the model has no such linear layer"));
   LoraSpec tables = ReadLoraSpec(kGolden / "../adapters/saves_both_tables").value();
@@ -124,7 +124,7 @@ TEST(LoraSpecTest, TheFolderAndTheModelMustFit) {
           "has model.embed_tokens.weight in full, to train it, and PEFT then unties the head"));
   names.tied_table.clear();
   names.parameters.pop_back();
-  EXPECT_THAT(CheckFits(tables, names).message(), HasSubstr("has lm_head.weight whole"));
+  EXPECT_THAT(CheckFits(tables, names).message(), HasSubstr("has lm_head.weight in full"));
 }
 
 // What PEFT 0.21 saves over a tied head, and when it trains a head of its own.
