@@ -27,7 +27,7 @@ StatusOr<std::string> ReadFile(const fs::path& path, std::uint64_t max_bytes) {
   if (S_ISDIR(info.st_mode)) return ErrnoError(EISDIR, path.string());
   const Status too_large = ResourceExhaustedError(path.string() + ": larger than " +
                                                   std::to_string(max_bytes) + " bytes");
-  // A sparse file may claim more than there is memory.
+  // Check the size before memory is reserved: a sparse file may claim more than there is.
   if (static_cast<std::uint64_t>(info.st_size) > max_bytes) return too_large;
   std::string content;
   content.reserve(static_cast<std::size_t>(info.st_size));
@@ -49,8 +49,8 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
-      // Another process that shares the open file may have made it non-blocking. End of file and
-      // errors end the poll, too.
+      // Another process that shares the open file may have made it non-blocking. poll also returns
+      // when the reader has closed its end, and after an error; the next write then fails.
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
       continue;
@@ -64,6 +64,7 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
 Status WriteAllAt(int fd, std::uint64_t offset, std::span<const std::byte> bytes,
                   std::string_view what, FileSystem& system) {
   while (!bytes.empty()) {
+    // Write has retried calls that a signal interrupted.
     const ssize_t written = system.Write(fd, bytes, static_cast<off_t>(offset));
     if (written < 0) return ErrnoError(static_cast<int>(-written), what);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -151,7 +152,7 @@ bool LacksRenameFlags(int error) {
 
 Status RenameDurably(const fs::path& from, const fs::path& to, FileSystem& system) {
   int renamed = system.Rename(from, to, RENAME_NOREPLACE);
-  // Plain rename(2) refuses to replace a folder that is not empty.
+  // Rename without the flag. rename(2) also refuses to replace a folder that has entries.
   if (renamed != 0 && LacksRenameFlags(-renamed)) renamed = system.Rename(from, to, 0);
   if (renamed != 0) return ErrnoError(-renamed, from.string() + " -> " + to.string());
   return SyncDirectory(FolderOf(to), system);

@@ -30,21 +30,23 @@ std::string ReadBootId() {
   return id;
 }
 
-// Returns the start time of a running process in ticks since the boot; 0 for a zombie or an unused
-// pid.
+// Returns the start time of a running process in clock ticks since the boot; 0 for a zombie or an
+// unused pid.
 std::uint64_t ReadStart(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   const bool lives = stat.has_value() && stat->state != 'Z' && stat->state != 'X';
   return lives ? stat->start : 0;
 }
 
-// Returns " DEVICE INODE" of the folder, the suffix of its mark file; "" when fstat fails.
+// Returns " DEVICE INODE" of the folder, the suffix of its mark file. It differs in a copy of the
+// folder, so a copied mark is invalid. Returns "" when fstat fails.
 std::string DescribeLocation(int folder) {
   struct stat info {};
   if (::fstat(folder, &info) != 0) return "";
   return " " + std::to_string(info.st_dev) + " " + std::to_string(info.st_ino);
 }
 
+// Returns the mark without its suffix; "" unless this user wrote the file in this very folder.
 std::string ReadMarkFile(int folder) {
   const UniqueFd file(::openat(folder, kOwnerFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat info {};
@@ -75,6 +77,7 @@ bool IsOwnerGone(std::string_view mark) {
   pid_t pid = 0;
   std::uint64_t start = 0;
   if (!(words >> boot >> pid >> start) || words >> rest || pid <= 0 || start == 0) return false;
+  // With another boot ID the owner may still run, on another machine that shares the folder.
   return boot == ReadBootId() && ReadStart(pid) != start;
 }
 

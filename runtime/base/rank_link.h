@@ -5,8 +5,9 @@
 // Format: one message per line,
 //     dsrun1 <kind> <body>\n
 // `kind` is one of the words below. `body` is one JSON object without raw newlines (the JSON
-// grammar escapes them). "dsrun1" is the version: an unknown version or kind closes the link. A
-// line has at most kMaxLineBytes bytes, its newline included.
+// grammar escapes them). "dsrun1" is the protocol's version. The daemon closes the link after a
+// line with another version or an unknown kind; the rank keeps running. A line has at most
+// kMaxLineBytes bytes, its newline included.
 //
 //     hello       {"pid":1}
 //                 the first message of a rank
@@ -21,20 +22,22 @@
 //     checkpoint  {"step":100,"path":"..."}
 //                 a checkpoint has been committed
 //     error       {"code":3,"message":"...","hint":"...","exit_code":2}
-//                 the reason why this rank is about to end. "absent":[1,3] lists ranks that are
-//                 missing although alive: "absence" is "late" (did not come in time) or
-//                 "unreachable".
+//                 the reason why this rank is about to end with status `exit_code`. `code` is a
+//                 StatusCode. "absent":[1,3] is added when this rank has waited in vain for other
+//                 ranks, and "absence" gives the reason: "late" (they did not arrive in time) or
+//                 "unreachable" (nothing gets through to their host).
 //     end         {"summary":{"steps":100}}
-//                 the job is done; exit status 0 follows
+//                 the rank has finished its job; it exits with status 0 next
 //     put         {"key":"ranks/0","value":"..."}
 //                 publishes a text to all ranks of the job; the first value of a key is kept
 //     get         {"key":"ranks/1"}
-//                 requests a value; the reply comes once it has been put. One at a time.
+//                 requests the value of a key. The daemon replies once some rank has put it. A rank
+//                 sends its next `get` only after the reply.
 //
 // The daemon replies to `get` with
 //     value       {"key":"ranks/1","value":"..."}
 //
-// A rank need not use the link: the daemon also watches the process from outside.
+// A program that never uses the link is a valid rank: the daemon also watches its process.
 //
 // Any thread may call Send; one thread may call Receive. The RankLink owns the descriptor named by
 // DSRUN_LINK_FD after FromEnvironment.
@@ -52,10 +55,11 @@
 
 namespace ds {
 
+// Limits the memory that a rank can make its daemon use for an unfinished line.
 inline constexpr std::size_t kMaxLineBytes = 64 * 1024;
 inline constexpr char kRankLinkVariable[] = "DSRUN_LINK_FD";
-// Name under which `get` finds the key of the job's ranks, in hexadecimal digits. dsrun puts it in
-// jobs on several hosts.
+// `get` of this key returns the secret with which the ranks of a job on several hosts authenticate
+// their connections, in hexadecimal digits. dsrun draws and puts it.
 inline constexpr char kRankKeyName[] = "job/key";
 
 enum class RankMessageKind {

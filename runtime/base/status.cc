@@ -10,8 +10,10 @@
 namespace ds {
 namespace {
 
+// Applies to all threads of the process (ThrowOnFailedCheck).
 std::atomic<bool> throw_on_failed_check = false;
 
+// Holds the names in the order of StatusCode, which is their index.
 constexpr std::array<std::string_view, 17> kCodeNames = {
     "ok",
     "cancelled",
