@@ -15,10 +15,12 @@
 namespace ds::checkpoint {
 namespace {
 
-// At this size the summed bytes are still in the cache when they are copied to the page cache.
+// Append checksums and writes this many bytes at a time, so that they are still in the CPU's cache
+// when write(2) copies them to the page cache.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-// Storage starts to write this many bytes while later ones are still being summed.
+// After each run of this many bytes the kernel is asked to write them to storage. The disk then
+// works while later bytes are checksummed, and the fsync in Finish has less to wait for.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -31,6 +33,7 @@ StatusOr<ShardFileWriter> ShardFileWriter::Create(const std::filesystem::path& p
 }
 
 void ShardFileWriter::BeginShard() {
+  // The gap before the shard becomes a hole in the file, which reads as zeros.
   shard_offset_ = (end_ + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
   end_ = shard_offset_;
   crcs_.clear();
@@ -51,7 +54,7 @@ Status ShardFileWriter::Append(std::span<const std::byte> bytes) {
   return OkStatus();
 }
 
-// Only a hint, so errors are ignored. Finish() reports them.
+// This is only a hint, so its errors are ignored. fsync in Finish reports failed writes.
 void ShardFileWriter::StartWriteback() {
   if (end_ < handed_over_ + kWritebackBytes) return;
   ::sync_file_range(fd_.get(), static_cast<off_t>(handed_over_),
@@ -73,7 +76,8 @@ Status ShardFileWriter::Finish() {
 Status CheckFreeSpace(const std::filesystem::path& directory, std::uint64_t needed) {
   struct statvfs info {};
   if (::statvfs(directory.c_str(), &info) != 0) return ErrnoError(errno, directory.string());
-  // Some network and user-space file systems report no sizes. There a write reports a full disk.
+  // Some network and user-space file systems report no sizes. There a full disk is found by a
+  // write.
   if (info.f_blocks == 0) return OkStatus();
   const std::uint64_t free = std::uint64_t{info.f_bavail} * info.f_frsize;
   if (needed <= free) return OkStatus();

@@ -1,7 +1,8 @@
 #pragma once
 
-// ShardFileWriter writes one rank's data file. It contains only raw little-endian elements, with
-// each shard at a multiple of kShardAlignment.
+// ShardFileWriter writes the file with one rank's shards of a checkpoint. The file contains only
+// raw little-endian elements, with each shard at a multiple of kShardAlignment. The manifest
+// records the offset and the checksums of each shard (StoredShard).
 //
 // Not thread-safe. Use one writer per file.
 
@@ -27,7 +28,8 @@ class ShardFileWriter {
   // Creates the file. The shards will carry its plain name. Fails when the file exists.
   static StatusOr<ShardFileWriter> Create(const std::filesystem::path& path, FileSystem& system);
 
-  // Call BeginShard, then Append any number of times, then EndShard.
+  // Creates the file, and fails when it exists. StoredShard::file will be its name without the
+  // folder.
   void BeginShard();
   Status Append(std::span<const std::byte> bytes);
   StoredShard EndShard(Region region);

@@ -58,7 +58,9 @@ std::string NameOf(long magic) {
   return text;
 }
 
-// Returns true for the errors of file systems without O_TMPFILE.
+// Returns true for the errors of open(2) that mean that O_TMPFILE is not supported. File systems
+// return EOPNOTSUPP or EINVAL. A kernel without the flag opens the folder itself for writing, which
+// fails with EISDIR or ENOENT.
 bool HasNoUnnamedFiles(int error) {
   return error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL;
 }
@@ -72,14 +74,15 @@ int OpenUnnamed(const std::filesystem::path& folder, int flags, FileSystem& syst
       folder / (".dsrun-offload-" + std::to_string(::getpid()) + "-" +
                 std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
   const int named = system.Open(path, flags | O_CREAT | O_EXCL, kMode);
-  if (named == -EEXIST) return named;  // it belongs to another process
-  // A file system without O_DIRECT fails after it has created the file.
+  if (named == -EEXIST) return named;  // another process created it, so do not unlink it
+  // Unlink even after an error: a file system without O_DIRECT fails after it has created the file.
   const int removed = system.Unlink(path, 0);
   if (named < 0 || removed == 0) return named;
   system.Close(named);
   return removed;
 }
 
+// Returns the alignment in bytes that O_DIRECT needs for offsets, lengths and memory.
 std::int64_t AlignmentOf(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx facts = {};
@@ -90,10 +93,10 @@ std::int64_t AlignmentOf(int fd) {
 #else
   static_cast<void>(fd);
 #endif
-  return 4096;  // no drive needs more
+  return 4096;  // usual drives have logical blocks of 512 or 4096 bytes
 }
 
-// Returns -1 when statvfs failed.
+// Returns the free bytes found by statvfs or fstatvfs, or -1 when its result `asked` is an error.
 std::int64_t FreeBytesOf(int asked, const struct statvfs& free_space) {
   if (asked != 0) return -1;
   return static_cast<std::int64_t>(free_space.f_bavail) *
@@ -136,6 +139,7 @@ StatusOr<ScratchFile> ScratchFile::Create(const std::filesystem::path& folder, F
   facts.in_memory = kind.f_type == TMPFS_MAGIC || kind.f_type == RAMFS_MAGIC;
   int fd = OpenUnnamed(folder, kFlags | O_DIRECT, system);
   facts.direct = fd >= 0;
+  // EINVAL means that the file system has no O_DIRECT; transfers then use the page cache.
   if (fd == -EINVAL) fd = OpenUnnamed(folder, kFlags, system);
   if (fd < 0) return refuse(-fd);
   facts.alignment = AlignmentOf(fd);
@@ -145,7 +149,8 @@ StatusOr<ScratchFile> ScratchFile::Create(const std::filesystem::path& folder, F
 Status ScratchFile::Grow(std::int64_t size) {
   if (size <= size_) return OkStatus();
   const int allocated = system_->Allocate(fd_, size_, size - size_);
-  // If the file system cannot reserve space, a later write reports a full disk.
+  // A file system without fallocate(2) only gets a longer file. A later write then reports a full
+  // disk.
   if (allocated < 0 && allocated != -EOPNOTSUPP) {
     // Some file systems (ext4) keep the space that they allocated before the disk was full.
     const bool given_back = ::ftruncate(fd_, size_) == 0;
@@ -161,12 +166,13 @@ Status ScratchFile::Grow(std::int64_t size) {
 Status ScratchFile::DescribeError(int error, const std::string& what) const {
   const std::string where = what + " in the offload file of " + facts_.folder.string() + " (" +
                             facts_.file_system + ") on host " + HostName("this host");
-  // Asks the descriptor, because the folder may be gone or be on another disk by now.
+  // Use the descriptor, because the folder may have been removed or be on another disk by now.
   struct statvfs disk = {};
   const int asked = ::fstatvfs(fd_, &disk);
   const std::int64_t free = FreeBytesOf(asked, disk);
   const std::string free_space =
       free < 0 ? "" : "; the disk has " + ByteSize(static_cast<std::uint64_t>(free)) + " free";
+  // Error 0 stands for a read that found the end of the file.
   if (error == 0) return DataLossError(where + ": the file ends too early" + free_space);
   const Status status = ErrnoError(error, where);
   return Status(status.code(), status.message() + free_space);

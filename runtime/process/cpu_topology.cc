@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Limits the memory for a list such as "0-2000000000".
 constexpr int kMaxCpu = 65535;
 constexpr std::uint64_t kMaxSysFileBytes = std::uint64_t{1} << 20;
 
@@ -32,7 +33,7 @@ std::string ReadSmall(const fs::path& path) {
   return text.ok() ? std::move(text).value() : "";
 }
 
-// Returns the lowest logical cpu that shares a core with `cpu`; `cpu` itself when unknown.
+// Returns the lowest logical CPU that shares a physical core with `cpu`; `cpu` itself when unknown.
 int FindFirstSibling(const fs::path& root, int cpu) {
   const auto siblings =
       ParseKernelCpuList(ReadSmall(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) /
@@ -40,6 +41,7 @@ int FindFirstSibling(const fs::path& root, int cpu) {
   return siblings.ok() && !siblings->empty() ? siblings->front() : cpu;
 }
 
+// Returns the first allowed logical CPU of each physical core.
 std::vector<int> ChooseOnePerCore(const std::vector<int>& allowed, const fs::path& root) {
   std::vector<int> cores;
   std::vector<int> taken;  // first siblings of the cores found so far
@@ -63,6 +65,7 @@ std::uint64_t ReadNodeMemory(const fs::path& folder) {
   return 0;
 }
 
+// Reads the NUMA nodes. Skips a node without a readable list of CPUs.
 std::vector<NumaNode> ReadNodes(const fs::path& root) {
   std::vector<NumaNode> nodes;
   std::error_code error;

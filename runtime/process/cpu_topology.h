@@ -15,23 +15,23 @@ namespace ds {
 
 struct NumaNode {
   int id = 0;
-  std::vector<int> cpus;  // logical cpus, ascending; empty for memory without processors
+  std::vector<int> cpus;  // logical CPUs, ascending; empty for memory without processors
   std::uint64_t memory_bytes = 0;
 
   friend bool operator==(const NumaNode&, const NumaNode&) = default;
 };
 
 struct CpuTopology {
-  // The lowest logical cpu of each usable physical core, ascending.
+  // The lowest logical CPU of each usable physical core, ascending.
   std::vector<int> cores;
   std::vector<NumaNode> nodes;  // ascending; empty when the kernel does not list nodes
 };
 
-// Returns the logical cpus this thread may run on, ascending. Returns the first cpu when the kernel
+// Returns the logical CPUs this thread may run on, ascending. Returns the first CPU when the kernel
 // does not report them.
 std::vector<int> ListAllowedCpus();
 
-// Reads the topology. Only the logical cpus in `allowed` count for `cores`. Reads `root`/sys, where
+// Reads the topology. Only the logical CPUs in `allowed` count for `cores`. Reads `root`/sys, where
 // `root` differs from "/" only in tests.
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed = ListAllowedCpus(),
                             const std::filesystem::path& root = "/");

@@ -37,6 +37,8 @@ char32_t UpperCase(char32_t c) {
 }
 
 void AppendUpper(char32_t c, std::string* out) {
+  // U+00DF (sharp s) becomes SS. Other characters with an upper case of several letters, such as
+  // ligatures, stay unchanged.
   if (c == 0xDF) {
     *out += "SS";
   } else {
@@ -51,10 +53,10 @@ void AppendLower(char32_t c, std::string* out) {
 bool IsLetter(char32_t c) { return UpperCase(c) != c || LowerCase(c) != c; }
 
 bool IsPythonBlank(char32_t c) {
-  return IsWhiteSpace(c) || (c >= 0x1C && c <= 0x1F);  // Python counts separators, too
+  return IsWhiteSpace(c) || (c >= 0x1C && c <= 0x1F);  // Python includes these separators
 }
 
-// Removes characters from the beginning while they are blanks, or while they are not.
+// Removes the leading blanks, or with `blanks` false the leading characters that are not blanks.
 std::string_view SkipCharacters(std::string_view text, bool blanks) {
   while (!text.empty()) {
     const Utf8Character next = FirstUtf8Character(text);
@@ -64,7 +66,7 @@ std::string_view SkipCharacters(std::string_view text, bool blanks) {
   return text;
 }
 
-// A list of texts. The cost of each is spent before it is made.
+// Collects the texts of a list. Spends the cost of each text from the budget before storing it.
 class TextList {
  public:
   explicit TextList(Budget* budget) : budget_(budget) {}
@@ -85,6 +87,7 @@ class TextList {
   ValueList list_;
 };
 
+// Implements str.split() without a separator. `most` is the number of splits; below 0, no limit.
 StatusOr<Value> SplitAtBlanks(std::string_view text, std::int64_t most, Budget* budget) {
   TextList parts(budget);
   for (text = SkipCharacters(text, true); !text.empty();) {
@@ -106,7 +109,8 @@ StatusOr<Value> Split(const std::string& text, const Arguments& arguments, bool 
   if (given == nullptr || given->is_none()) return SplitAtBlanks(text, most, arguments.budget);
   DS_ASSIGN_OR_RETURN(const std::string separator, arguments.Text(0, "sep", ""));
   if (separator.empty()) return InvalidArgumentError("split needs a separator that is not empty");
-  // From the right, an attempt may compare much of the separator at every position.
+  // rfind may compare the whole separator at every position, at eight bytes for the cost of one.
+  // FindInText makes one pass.
   DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), from_right ? separator.size() / 8 : 0));
   TextList parts(arguments.budget);
   std::string_view rest = text;
@@ -132,7 +136,8 @@ StatusOr<Value> SplitLines(std::string_view text, Budget* budget) {
   return lines.Take();
 }
 
-// str.startswith accepts a text, or several, and returns true if one matches.
+// Implements str.startswith, or str.endswith without `start`. The argument is a text or a list of
+// texts, of which one has to match.
 StatusOr<Value> MatchesEnd(const std::string& text, const Arguments& arguments, bool start) {
   const Value* given = arguments.Find(0, "");
   if (given == nullptr) return InvalidArgumentError("startswith and endswith need a text");
@@ -147,6 +152,7 @@ StatusOr<Value> MatchesEnd(const std::string& text, const Arguments& arguments, 
 StatusOr<Value> FindText(const std::string& text, const std::string& name,
                          const Arguments& arguments) {
   DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "", ""));
+  // rfind may compare all of `what` at every position (see Split).
   const std::uint64_t tries = name == "rfind" ? what.size() / 8 : 0;
   DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), tries));
   const std::size_t at = name == "rfind" ? text.rfind(what) : FindInText(text, what);
@@ -159,6 +165,7 @@ StatusOr<Value> FindText(const std::string& text, const std::string& name,
 
 StatusOr<Value> CountText(const std::string& text, const Arguments& arguments) {
   DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "", ""));
+  // In Python "" occurs before every character and at the end.
   if (what.empty()) return Value(static_cast<std::int64_t>(CountCharacters(text) + 1));
   std::int64_t count = 0;
   for (std::size_t at = FindInText(text, what); at != std::string::npos;
@@ -261,6 +268,7 @@ StatusOr<Value> CallDictMethod(const ValueDict& dict, const std::string& name,
   if (name == "get") {
     if (arguments.positional.empty()) return InvalidArgumentError("get needs a key");
     const Value& key = arguments.positional[0];
+    // Comparing eight keys costs as much as copying a byte of each.
     DS_RETURN_IF_ERROR(
         arguments.budget->Spend(dict.entries.size() / 8, 1 + ComparisonCost(key, key)));
     if (const Value* found = dict.Find(key)) return *found;
@@ -314,6 +322,7 @@ StatusOr<Value> CallMethod(const Value& value, const std::string& name,
 }
 
 std::string StripText(std::string_view text, std::string_view characters, bool left, bool right) {
+  // Returns true for a character to remove.
   const auto goes = [&](std::string_view character) {
     if (!characters.empty()) return characters.find(character) != std::string_view::npos;
     return IsPythonBlank(FirstUtf8Character(character).code_point);
@@ -336,7 +345,7 @@ StatusOr<std::string> ReplaceText(std::string_view text, std::string_view what,
                                   std::string_view with, std::int64_t most, Budget* budget) {
   DS_RETURN_IF_ERROR(budget->Spend(text.size()));
   std::string out;
-  if (what.empty()) {  // between all characters, as Python does
+  if (what.empty()) {  // Python inserts `with` before every character and at the end
     DS_RETURN_IF_ERROR(budget->Spend(CountCharacters(text) + 1, with.size()));
     while (!text.empty()) {
       if (most != 0) out += with;
