@@ -180,7 +180,9 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsA
   const auto dsrun = StartFamily(WithoutControlGroups());
   std::vector<UniqueFd> ranks;
   for (const pid_t pid : ProcessesWith(mark_)) {
-    if (NameOf(pid) == "sh") ranks.emplace_back(::syscall(SYS_pidfd_open, pid, 0));
+    // A rank leads a session. Its children are called "sh", too, until they execute sleep.
+    const bool is_rank = NameOf(pid) == "sh" && ::getsid(pid) == pid;
+    if (is_rank) ranks.emplace_back(::syscall(SYS_pidfd_open, pid, 0));
   }
   ASSERT_EQ(ranks.size(), 2U);
   KillDaemonAndGuardian();
