@@ -100,7 +100,7 @@ TEST_F(SshClientTest, ASilentHostIsATimeout) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   hosts().Silence(0);
-  ExpectRefused({"--ssh_timeout", "1.5"}, {"1 of 2 hosts cannot be used:", "  h0    timeout  "});
+  ExpectRefused({"--ssh_timeout", "8"}, {"1 of 2 hosts cannot be used:", "  h0    timeout  "});
 }
 
 TEST_F(SshClientTest, AKilledSshIsAFailureOfItsHost) {

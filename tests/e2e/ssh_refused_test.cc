@@ -40,7 +40,7 @@ TEST_P(SshRefusedOverEachTest, ASilentHostIsATimeout) {
   options_.count = 2;
   WriteHostfile(1);
   hosts().Silence(0);
-  ExpectRefused({"--ssh_timeout", "1.5"}, {"1 of 2 hosts cannot be used:", "  h0    timeout  "});
+  ExpectRefused({"--ssh_timeout", "8"}, {"1 of 2 hosts cannot be used:", "  h0    timeout  "});
 }
 
 TEST_F(SshRefusedTest, AChangedHostKeyIsRefused) {
