@@ -13,19 +13,12 @@
 namespace ds::config {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 CheckResult Check(std::string_view text, int world_size = 2) {
   return CheckConfig(text, "ds.json", world_size);
-}
-
-std::vector<std::string> Errors(std::string_view text, int world_size = 2) {
-  return Messages(Check(text, world_size).errors);
 }
 
 constexpr std::string_view kFull = R"({
@@ -105,33 +98,14 @@ TEST(CheckConfigTest, EveryValueNamesItsOrigin) {
   EXPECT_EQ(OriginOf(result, "scheduler.params.total_num_steps"), "");
 }
 
-TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
-  const CheckResult result = Check(R"({
-  "train_batch_sise": 32,
-  "gradient_accumulation_steps": 0,
-  "zero_optimization": {"stage": 4, "stage": 1, "sub_group_size": -1},
-  "optimizer": {"type": "Adamm"}
-})");
-  EXPECT_FALSE(result.ok);
-  EXPECT_THAT(
-      Messages(result.errors),
-      ElementsAre("ds.json:2:3: unknown key train_batch_sise; did you mean 'train_batch_size'? "
-                  "(--ignore_unknown_keys ignores unknown keys)",
-                  "ds.json:3:34: gradient_accumulation_steps must be at least 1, not 0",
-                  "ds.json:4:34: zero_optimization.stage must be between 0 and 3, not 4",
-                  "ds.json:4:37: the key \"stage\" is given twice in one object",
-                  "ds.json:4:67: zero_optimization.sub_group_size must be at least 0, not -1",
-                  StartsWith("ds.json:5:25: optimizer.type must be \"Adam\", \"AdamW\", ")));
-  EXPECT_EQ(result.errors[2].key, "zero_optimization.stage");
-  EXPECT_EQ(result.errors[2].line, 4);
-  EXPECT_EQ(result.errors[2].column, 34);
-}
-
-TEST(CheckConfigTest, SyntaxErrorsHaveLineAndColumn) {
-  EXPECT_THAT(Errors("{\n  \"train_batch_size\": ,\n}"),
-              ElementsAre("ds.json:2:23: expected a value, found ','"));
-  EXPECT_THAT(Errors("[]"), ElementsAre("ds.json:1:1: the config must be an object: { ... }"));
-  EXPECT_THAT(Errors(""), ElementsAre(StartsWith("ds.json: either train_batch_size or")));
+TEST(CheckConfigTest, ErrorsHaveKeyAndPosition) {
+  const CheckResult result = Check(
+      "{\"train_batch_size\": 8,\n"
+      "  \"zero_optimization\": {\"stage\": 4}}");
+  ASSERT_EQ(result.errors.size(), 1U);
+  EXPECT_EQ(result.errors[0].key, "zero_optimization.stage");
+  EXPECT_EQ(result.errors[0].line, 2);
+  EXPECT_EQ(result.errors[0].column, 34);
 }
 
 TEST(CheckConfigTest, ReadsHjsonAsDeepSpeedDoes) {
@@ -147,10 +121,6 @@ TEST(CheckConfigTest, ReadsHjsonAsDeepSpeedDoes) {
   EXPECT_EQ(ToDsConfigJson(result),
             R"({"train_batch_size":32,"optimizer":{"type":"Adam","params":{"lr":0.0003}},)"
             R"("tensorboard":{"job_name":"run one"}})");
-  // Python's constants are words like any other, so they are texts.
-  EXPECT_THAT(Errors("train_batch_size: 8\nbf16: {\nenabled: True\n}"),
-              ElementsAre("ds.json:3:10: bf16.enabled must be true or false, not \"True\": write "
-                          "true in small letters"));
 }
 
 TEST(CheckConfigTest, RefusesATextTruncatedAnywhere) {
@@ -161,19 +131,6 @@ TEST(CheckConfigTest, RefusesATextTruncatedAnywhere) {
   }
 }
 
-TEST(CheckConfigTest, NamesThePlaceThatAMisplacedKeyBelongsIn) {
-  const auto error = [](std::string_view text) { return Errors(text).at(0); };
-  EXPECT_THAT(error(R"({"train_batch_size": 8, "stage": 2})"),
-              HasSubstr("unknown key stage; did you mean 'zero_optimization.stage'?"));
-  EXPECT_THAT(error(R"({"train_batch_size": 8, "optimizer": {"gradient_clipping": 1}})"),
-              HasSubstr("did you mean 'gradient_clipping' at the top level?"));
-  EXPECT_THAT(error(R"({"train_batch_size": 8, "zero_optimization.stage": 2})"),
-              HasSubstr("write its parts as nested objects"));
-  EXPECT_THAT(error(R"({"train_batch_size": 8, "optimizer": {"params": {"max_grad_norm": 1}}})"),
-              EndsWith("optimizer.params.max_grad_norm is not accepted: use the top-level key "
-                       "gradient_clipping"));
-}
-
 // transformers' documentation has it in its example of ZeRO-3 with NVMe; DeepSpeed reads the other.
 TEST(CheckConfigTest, TheDocumentationsNameOfThreadsIsTheirs) {
   const std::string nvme =
@@ -181,27 +138,6 @@ TEST(CheckConfigTest, TheDocumentationsNameOfThreadsIsTheirs) {
   const CheckResult checked = CheckWith("\"aio\": {\"thread_count\": 2}, " + nvme);
   EXPECT_THAT(Messages(checked.errors), IsEmpty());
   EXPECT_EQ(ValueOf(checked, "aio.intra_op_parallelism"), 2);
-}
-
-TEST(CheckConfigTest, WrongTypesNameTheExpectedType) {
-  EXPECT_THAT(Errors(R"({"train_batch_size": "8"})"),
-              ElementsAre(EndsWith("must be a whole number, not \"8\": remove the quotes")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8.5})"),
-              ElementsAre(EndsWith("must be a whole number, not 8.5")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 1e300})"),
-              ElementsAre(HasSubstr("must be a whole number")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "bf16": {"enabled": 1}})"),
-              ElementsAre(EndsWith("bf16.enabled must be true or false, not 1")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "optimizer": []})"),
-              ElementsAre(EndsWith("optimizer must be an object, not []")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "gradient_clipping": -1})"),
-              ElementsAre(EndsWith("gradient_clipping must be at least 0, not -1.0")));
-}
-
-TEST(CheckConfigTest, AliasesAreTheSameKey) {
-  const auto messages = Errors(
-      R"({"train_batch_size": 8, "bf16": {"enabled": true}, "bfloat16": {"enabled": true}})");
-  EXPECT_THAT(messages, ElementsAre(EndsWith("'bf16' and 'bfloat16' are two names of bf16")));
 }
 
 TEST(CheckConfigTest, AutoIsTheDefaultOrFollowsFromTheFile) {
@@ -215,53 +151,12 @@ TEST(CheckConfigTest, AutoIsTheDefaultOrFollowsFromTheFile) {
   EXPECT_EQ(std::get<AdamConfig>(result.config.optimizer.algorithm).beta2, 0.999);
   EXPECT_EQ(result.config.batch.train_batch_size, 8);
   EXPECT_EQ(OriginOf(result, "gradient_clipping"), "\"auto\" at ds.json:1:51: the default");
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "steps_per_print": "auto"})"),
-              ElementsAre(HasSubstr("steps_per_print cannot be \"auto\"")));
-}
-
-TEST(CheckConfigTest, FeaturesThatAreOffTakeTheirParametersAlong) {
-  const CheckResult result = Check(R"({"train_batch_size": 8, "fp16": {"enabled": false,
-      "loss_scale": 128}, "flops_profiler": {"profile_step": 5}})");
-  EXPECT_THAT(Messages(result.errors), IsEmpty());
-  EXPECT_THAT(Messages(result.warnings),
-              Contains(EndsWith("fp16.loss_scale has no effect while fp16.enabled is false")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "flops_profiler": {"enabled": true,
-                         "profile_step": 5}})"),
-              ElementsAre(HasSubstr("flops_profiler.enabled true is not supported yet")));
-  // From DeepSpeed's documentation; the catalogue has the scopes of one technique only.
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "compression_training": {"row_pruning": {
-                  "shared_parameters": {"enabled": false, "method": "topk"},
-                  "different_groups": {"rp1": {"params": {"dense_ratio": 0.5},
-                      "modules": ["intermediate.dense"],
-                      "related_modules": [["layer.\\w+.output.dense"]]}}}}})"),
-              IsEmpty());
-}
-
-TEST(CheckConfigTest, KeysWithoutEffectAreWarnedAbout) {
-  const CheckResult result = Check(
-      R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "contiguous_gradients": false}})");
-  EXPECT_TRUE(result.ok);
-  EXPECT_THAT(
-      Messages(result.warnings),
-      Contains(EndsWith("zero_optimization.contiguous_gradients has no effect: the gradients "
-                        "of a block always share one flat buffer")));
-}
-
-TEST(CheckConfigTest, SectionsThatEnableAreNotMistakenForOff) {
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "zero_optimization": {"zenflow": {}}})"),
-              ElementsAre(HasSubstr("zero_optimization.zenflow is empty, which means all of its "
-                                    "defaults: write one of them, ")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "checkpoint": {"writer": {}}})"),
-              ElementsAre(HasSubstr("checkpoint.writer is not supported yet: remove it")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "datastates_ckpt": {"host_cache_size": 4}})"),
-              ElementsAre(HasSubstr("datastates_ckpt.host_cache_size 4 is not supported yet")));
 }
 
 TEST(CheckConfigTest, TheOldBooleanFormOfZeroIsAStage) {
   const CheckResult result = Check(R"({"train_batch_size": 8, "zero_optimization": true})");
   ASSERT_TRUE(result.ok);
   EXPECT_EQ(result.config.zero_optimization.stage, 1);
-  EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr("read as stage 1")));
   EXPECT_EQ(ToDsConfigJson(result), R"({"train_batch_size":8,"zero_optimization":{"stage":1}})");
 }
 
@@ -299,31 +194,21 @@ TEST(CheckConfigTest, CommentsArePassedOverAnywhere) {
   EXPECT_THAT(Messages(result.errors), IsEmpty());
   EXPECT_EQ(ToDsConfigJson(result), R"({"train_batch_size":8,"zero_optimization":{"stage":1}})");
   EXPECT_EQ(OriginOf(result, "train_batch_size"), "ds.json:1:39");
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "bf16": {"origins": {}}})"),
-              ElementsAre(HasSubstr("unknown key bf16.origins")));
 }
 
-TEST(CheckConfigTest, UnknownKeysAreOneWarningWhereTheyAreIgnored) {
-  const std::string text = R"({"train_batch_size": 8, "comms_config": {"x": 1},
-      "bf16": {"enabled": true, "loss_scale": 2}, "cuda_visible_devices": "0",
-      "optimizer": {"type": "AdamW", "params": {"lr": 0.1, "max_grad_norm": 1}}})";
-  const CheckResult result = CheckConfig(text, "ds.json", JobFacts{.ignore_unknown_keys = true});
-  EXPECT_THAT(Messages(result.warnings),
-              ElementsAre("ds.json:1:25: --ignore_unknown_keys ignores comms_config, "
-                          "bf16.loss_scale, cuda_visible_devices"));
-  // DeepSpeed refuses it by name.
-  EXPECT_THAT(Messages(result.errors), ElementsAre(HasSubstr("max_grad_norm is not accepted")));
+TEST(CheckConfigTest, IgnoredKeysAreNotGiven) {
+  const CheckResult result = CheckConfig(R"({"train_batch_size": 8,
+      "bf16": {"enabled": true, "loss_scale": 2}})",
+                                         "ds.json", JobFacts{.ignore_unknown_keys = true});
   EXPECT_EQ(result.given["bf16"], nlohmann::ordered_json({{"enabled", true}}));
-  EXPECT_THAT(
-      Errors(text),
-      Contains(HasSubstr("unknown key comms_config (--ignore_unknown_keys ignores unknown keys)")));
 }
 
 TEST(CheckConfigTest, StepsThatComeLaterAreNoError) {
   const std::string text = R"({"train_batch_size": 8, "optimizer": {"type": "AdamW"},
       "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto",
                     "warmup_max_lr": 0.1}}})";
-  EXPECT_THAT(Errors(text), ElementsAre(HasSubstr("give the number of steps by --steps")));
+  EXPECT_THAT(Messages(Check(text).errors),
+              ElementsAre(HasSubstr("give the number of steps by --steps")));
   const CheckResult later = CheckConfig(text, "ds.json", JobFacts{.steps_come_later = true});
   EXPECT_THAT(Messages(later.errors), IsEmpty());
   EXPECT_EQ(ValueOf(later, "scheduler.params.total_num_steps"), "auto");
