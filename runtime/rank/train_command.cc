@@ -288,7 +288,7 @@ engine::TrainLoopOptions TrainCommand::LoopOptions() {
       .evaluate_every = job_.eval_every,
       .best = data_.evaluation ? &best_ : nullptr,
       .save_best = job_.save_best,
-      .timeout = job_.eval_patience,
+      .patience = job_.eval_patience,
       .time_limit = std::chrono::duration<double, std::ratio<60>>(job_.max_minutes)};
   if (data_.evaluation) options.evaluate = [this] { return Evaluate(); };
   return options;

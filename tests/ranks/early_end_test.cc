@@ -107,9 +107,10 @@ TEST(EarlyEnd, TheBestEvaluationKeepsItsCheckpointAndFormerOnesGo) {
 
 TEST(EarlyEnd, RanksThatDifferInTheLastBitsSaveTheSameStepsAndEndTogether) {
   const testing::TemporaryFolder folder;
-  const Ending run = Train(folder.path(), {2.0, 2.0, 1.0, 1.0, 1.0},
-                           {.total_steps = 9, .evaluate_every = 1, .save_best = true, .timeout = 2},
-                           "", {0.0, -1e-15, 0.0, 0.0, -1e-15});
+  const Ending run =
+      Train(folder.path(), {2.0, 2.0, 1.0, 1.0, 1.0},
+            {.total_steps = 9, .evaluate_every = 1, .save_best = true, .patience = 2}, "",
+            {0.0, -1e-15, 0.0, 0.0, -1e-15});
   EXPECT_THAT(run.observer.saved, ElementsAre(1, 3));
   EXPECT_EQ(run.observer.last_step, 5);
 }
@@ -142,7 +143,7 @@ TEST(EarlyEnd, ALimitKeepsTheNewestAndTheBest) {
 TEST(EarlyEnd, EarlyStoppingEndsTheRunAndAResumeKeepsTheBest) {
   const testing::TemporaryFolder folder;
   const engine::TrainLoopOptions options{
-      .total_steps = 9, .save_every = 2, .evaluate_every = 1, .timeout = 3};
+      .total_steps = 9, .save_every = 2, .evaluate_every = 1, .patience = 3};
   const Ending run = Train(folder.path(), {2.0, 1.0, 1.1, 1.2, 1.0}, options);
   EXPECT_EQ(run.observer.last_step, 5);
   EXPECT_THAT(run.observer.saved, ElementsAre(2, 4, 5));
@@ -160,7 +161,7 @@ TEST(EarlyEnd, EarlyStoppingEndsTheRunAndAResumeKeepsTheBest) {
   EXPECT_EQ(ended.observer.last_step, 0);
   EXPECT_THAT(ended.end.early, HasSubstr("at step 5 of 9"));
   engine::TrainLoopOptions patient = options;
-  patient.timeout = 5;
+  patient.patience = 5;
   const Ending on = Train(folder.path(), {0.5, 0.4, 0.3, 0.2}, patient, "step-5");
   EXPECT_EQ(on.observer.last_step, 9);
   EXPECT_EQ(on.best.best()->loss, 0.2);

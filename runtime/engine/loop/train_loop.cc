@@ -96,7 +96,7 @@ class TrainLoop {
   // Returns the reason to end the run here, before its total; "" if there is none. Collective.
   std::string FindEarlyEnd();
   bool IsOutOfPatience() const {
-    return options_.timeout > 0 && options_.best->evaluations_since() >= options_.timeout;
+    return options_.patience > 0 && options_.best->evaluations_since() >= options_.patience;
   }
   bool IsOutOfTime() const;
   // Returns whether a checkpoint is due after this step, whether or not its evaluation is the best.

@@ -33,7 +33,7 @@ namespace ds::engine {
 struct TrainLoopOptions {
   std::int64_t total_steps = 0;  // counted from the start of the run, over restarts and resumes
   std::int64_t save_every = 0;   // steps between checkpoints; the last step is saved too; 0: none
-  std::int64_t save_total_limit = 0;  // checkpoints to keep (format/retention.h); 0: all
+  std::int64_t save_total_limit = 0;  // checkpoints to keep (checkpoint_format/retention.h); 0: all
   std::filesystem::path checkpoint_root;
   nlohmann::json written_by;               // SaveRequest::written_by
   checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage
@@ -47,9 +47,9 @@ struct TrainLoopOptions {
   // Saves a checkpoint after each evaluation that is better than all before, and removes the former
   // best checkpoint unless it was saved for another reason. Requires `best`.
   bool save_best = false;
-  // Patience: ends the run after this number of evaluations in a row without a lower loss; 0:
-  // never. Requires `best`.
-  std::int64_t timeout = 0;
+  // Ends the run after this number of evaluations in a row without a lower loss; 0: never. Requires
+  // `best`.
+  std::int64_t patience = 0;
   // Ends the run, with a checkpoint, after the step in which the loop reaches this time; 0: never.
   std::chrono::duration<double> time_limit{0.0};
   const Clock* clock = &Clock::System();
