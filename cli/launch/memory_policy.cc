@@ -28,7 +28,7 @@ int MemoryOnlyNode(const std::vector<NumaNode>& nodes, std::size_t k) {
   return -1;
 }
 
-// Returns the adjacent nodes with the same CPUs as nodes[place], including itself. Omits nodes
+// Returns the adjacent nodes with the same CPUs as nodes[index], including itself. Omits nodes
 // without memory, because the kernel refuses an empty binding.
 std::vector<int> SameCpusWithMemory(const std::vector<NumaNode>& nodes, std::size_t index) {
   std::size_t first = index;

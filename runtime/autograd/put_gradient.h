@@ -9,7 +9,7 @@
 // autograd has accumulated them.
 //
 // A sink is a post hook of the parameter's AccumulateGrad node, as in DistributedDataParallel. It
-// therefore stays in target whatever hooks users register on the parameter, before or after, and
+// therefore stays in place whatever hooks users register on the parameter, before or after, and
 // runs after them.
 //
 // Threads: the thread of the backward pass.

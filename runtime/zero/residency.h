@@ -133,7 +133,7 @@ class Residency {
   // These describe the current backward pass; the graph is null outside one.
   GraphPtr graph_;
   std::vector<int> pending_;        // marks that it has not reached, the next one first
-  std::vector<int> planned_marks_;  // by place of the plan
+  std::vector<int> planned_marks_;  // by position of the plan
   // The units with gradients that have ended in the micro-batch, and with a reduction in flight.
   std::vector<int> ended_, reducing_;
   std::int64_t micro_batches_ = 0;

@@ -77,7 +77,7 @@ TEST(Residency, GathersSmallUnitsOnceAndThenWithEachUpdate) {
 
 // allgather_bucket_size: updated parameters come in calls of at most so many elements.
 TEST(Residency, PublishesByCallsOfAsManyElementsAsMayBe) {
-  const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};  // as GathersAndReduces...
+  const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};
   testing::RunRanks(2, [&](comm::Communicator& world) {
     for (const int stage : {1, 2}) {
       for (const bool overlap : {false, true}) {

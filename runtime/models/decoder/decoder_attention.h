@@ -48,7 +48,7 @@ class LatentProjection {
   std::array<at::Tensor, 3> forward(const at::Tensor& x, const RandomPosition& origin) const;
 
  private:
-  // Moves the last `turned` elements of each head to the front, paired as in rotary.h.
+  // Moves the last turned_ elements of each head to the front, paired as in rotary.h.
   at::Tensor MoveRotatedFirst(const at::Tensor& heads) const;
 
   tensor_parallel::TensorGroup ranks_;

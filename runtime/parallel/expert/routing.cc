@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Sums each token's rows. Places equal to the number of rows belong to dropped routes.
+// Sums each token's rows. Slots equal to the number of rows belong to dropped routes.
 at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& slots, std::int64_t k) {
   const bool drops = rows.size(0) < slots.numel();
   const at::Tensor all =

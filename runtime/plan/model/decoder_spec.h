@@ -4,7 +4,7 @@
 // families.
 //
 // Each Hugging Face family is a row of a table (families.h) that maps its config.json to a
-// DecoderSpec. One implementation (models/decoder.h) builds and runs it. Free of LibTorch, so that
+// DecoderSpec. One implementation (models/decoder) builds and runs it. Free of LibTorch, so that
 // `dsrun estimate` counts from the same description.
 
 #include <cstdint>

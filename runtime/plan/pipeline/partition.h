@@ -4,7 +4,7 @@
 // the methods of DeepSpeed's PipelineModule, with its results, and the methods that it only names.
 // Pure. Thread-safe.
 //
-// A cut is parts + 1 ascending block indices: part p has blocks [cut[p], cut[p + 1]).
+// A split is parts + 1 ascending block indices: part p has blocks [split[p], split[p + 1]).
 
 #include <cstdint>
 #include <functional>
@@ -20,13 +20,14 @@ namespace ds::pipeline {
 std::vector<int> PartitionUniformly(int count, int parts);
 
 // Minimizes the difference between the heaviest and the lightest part; with at most as many blocks
-// as parts, equals PartitionUniformly. Ties go to the cut with the smallest last parts (DeepSpeed's
-// partition_balanced). Takes O(blocks^2 x parts) time. Requires parts >= 1 and weights >= 0.
+// as parts, equals PartitionUniformly. Ties go to the split with the smallest last parts
+// (DeepSpeed's partition_balanced). Takes O(blocks^2 x parts) time. Requires parts >= 1 and weights
+// >= 0.
 std::vector<int> PartitionByWeight(const std::vector<double>& weights, int parts);
 
 // Minimizes the cost of the costliest part; each part has at least one block. The same blocks may
-// cost one part more than another. Ties go to the cut with the smallest first parts. `cost` of part
-// p with blocks [first, end) must not decrease as a part gets more blocks. Takes O(blocks^2 x
+// cost one part more than another. Ties go to the split with the smallest first parts. `cost` of
+// part p with blocks [first, end) must not decrease as a part gets more blocks. Takes O(blocks^2 x
 // parts) time. Requires count >= parts >= 1.
 std::vector<int> PartitionByCost(int count, int parts,
                                  const std::function<double(int part, int first, int end)>& cost);

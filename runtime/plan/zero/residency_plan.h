@@ -25,9 +25,10 @@
 // after all backward positions of units that read it, or at the end of the micro-batch if there are
 // none. If passes cover a range of the units, this holds for the micro-batch of that range.
 //
-// Places may be in any order, and a unit may have several in a pass: layers that share parameters,
-// or modules of a user. A pass that turns out to take another path is planned again from there; the
-// new plan is told which gradients have ended, and ends them once more if they get a contribution.
+// Positions may be in any order, and a unit may have several in a pass: layers that share
+// parameters, or modules of a user. A pass that turns out to take another path is planned again
+// from there; the new plan is told which gradients have ended, and ends them once more if they get
+// a contribution.
 
 #include <cstdint>
 #include <limits>
