@@ -174,12 +174,12 @@ TEST_F(OffloadFaults, ARemovedFolderRemovesNothingElse) {
 }
 
 TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
-  const fs::path after = folder_.path() / "behind", why_file = folder_.path() / "why_not";
-  fs::create_directory(after);
+  const fs::path backing = folder_.path() / "backing", why_file = folder_.path() / "why_not";
+  fs::create_directory(backing);
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves no mount
-    const FuseMount mount(after, drive_, {.reads = 200});
+    const FuseMount mount(backing, drive_, {.reads = 200});
     if (!mount.why_not().empty()) {
       std::ofstream(why_file) << mount.why_not();
       ::_exit(kNoMount);
@@ -188,7 +188,7 @@ TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
     // FUSE hides what is unlinked while it is open, and removes it when the kernel says that it was
     // closed, which may be after the process that had it.
     const auto longest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!fs::is_empty(after) && std::chrono::steady_clock::now() < longest) {
+    while (!fs::is_empty(backing) && std::chrono::steady_clock::now() < longest) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ::_exit(ended);
@@ -201,7 +201,7 @@ TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
   EXPECT_THAT(Verdict("failing"),
               AllOf(HasSubstr("reading "), HasSubstr("the offload file of " + drive_.string()),
                     HasSubstr("on host "), HasSubstr("Input/output error")));
-  EXPECT_TRUE(fs::is_empty(after)) << "nothing is left";
+  EXPECT_TRUE(fs::is_empty(backing)) << "nothing is left";
 }
 
 // Rank after rank is killed somewhere in the steps behind a checkpoint, and the job goes on.

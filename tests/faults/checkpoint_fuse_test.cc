@@ -129,8 +129,8 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
   // Runs `body(folder)` on a mount of its own in a child, which ends it, however it ends itself.
   template <typename Body>
   void OnMount(Body body) {
-    const fs::path after = folder_.path() / "behind", mounted = folder_.path() / "mounted";
-    fs::create_directory(after);
+    const fs::path backing = folder_.path() / "backing", mounted = folder_.path() / "mounted";
+    fs::create_directory(backing);
     fs::create_directory(mounted);
     const fs::path why_file = folder_.path() / "why_not";
     const pid_t child = ::fork();
@@ -138,7 +138,7 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves no mount
       // Nothing may leave this process but by _exit: the rest of the tests is its parent's.
       try {
-        ::_exit(RunOnMount(after, mounted, why_file, body));
+        ::_exit(RunOnMount(backing, mounted, why_file, body));
       } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         ::_exit(1);
@@ -154,9 +154,9 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
 
   // In the child; returns its exit status.
   template <typename Body>
-  int RunOnMount(const fs::path& after, const fs::path& mounted, const fs::path& why_file,
+  int RunOnMount(const fs::path& backing, const fs::path& mounted, const fs::path& why_file,
                  Body body) {
-    const FuseMount mount(after, mounted, GetParam().answers);
+    const FuseMount mount(backing, mounted, GetParam().answers);
     if (!mount.why_not().empty()) {
       std::ofstream(why_file) << mount.why_not();
       return kNoMount;

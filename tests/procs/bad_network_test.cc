@@ -34,13 +34,13 @@ using ::testing::HasSubstr;
 // A dead connection is seen after two thirds of a lease.
 constexpr seconds kBadNetworkLease{3};
 
-// The daemon of rank `after` is reached through the relay, the other one straight.
+// The daemon of rank `relayed` is reached through the relay, the other one straight.
 class BadNetworkTest : public NetworkJob {
  protected:
-  void Start(int after, const std::vector<std::string>& argv, seconds lease = kBadNetworkLease,
+  void Start(int relayed, const std::vector<std::string>& argv, seconds lease = kBadNetworkLease,
              cli::InputForwarder* input = nullptr) {
     std::vector<NetworkJobHost> hosts = {{.name = "h0"}, {.name = "h1"}};
-    hosts[static_cast<std::size_t>(after)].way = [this](int port) {
+    hosts[static_cast<std::size_t>(relayed)].way = [this](int port) {
       relay_ = std::make_unique<TcpRelay>(port);
       return relay_->target();
     };

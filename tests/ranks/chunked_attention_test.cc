@@ -159,11 +159,11 @@ TEST(AttentionBlock, ComputesInFp32UnderAutocast) {
     return (Numbers({kSamples, heads, kTokens, kHeadWidth}, seed) * 8).to(at::kBFloat16);
   };
   const Qkv block{values(kHeads, 1), values(kKeyHeads, 2), values(kKeyHeads, 3)};
-  const BlockRanges positions{{0, kTokens}, {0, kTokens}};
+  const BlockRanges ranges{{0, kTokens}, {0, kTokens}};
   const AttentionRule rule{.scale = 0.4, .window = 5};
-  const Mixed alone = AttendByRule(block, positions, rule);
+  const Mixed alone = AttendByRule(block, ranges, rule);
   const precision::AutocastScope autocast(at::kBFloat16, at::kCPU);
-  const Mixed mixed = AttendByRule(block, positions, rule);
+  const Mixed mixed = AttendByRule(block, ranges, rule);
   EXPECT_TRUE(mixed.values.equal(alone.values));
   EXPECT_TRUE(mixed.log_sums.equal(alone.log_sums));
 }

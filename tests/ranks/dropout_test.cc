@@ -123,8 +123,8 @@ class PositionBlock : public Block {
   std::vector<std::int64_t> positions;
 };
 
-// The places of all samples of a step, whose micro-batches have these sizes on every rank.
-std::vector<std::int64_t> ListPlaces(int ranks, const std::vector<std::int64_t>& sizes) {
+// The positions of all samples of a step, whose micro-batches have these sizes on every rank.
+std::vector<std::int64_t> ListPositions(int ranks, const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> positions;
   std::mutex mutex;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
@@ -149,7 +149,7 @@ TEST(DropoutInTraining, NoTwoSamplesOfAStepDropTheSame) {
       {4, 4, 4}, {10, 4}, {4, 10, 2}, {10, 1, 4, 7}, {3, 4, 1}};
   for (const std::vector<std::int64_t>& sizes : steps) {
     for (const int ranks : {1, 3}) {
-      const std::vector<std::int64_t> positions = ListPlaces(ranks, sizes);
+      const std::vector<std::int64_t> positions = ListPositions(ranks, sizes);
       const std::set<std::int64_t> distinct(positions.begin(), positions.end());
       EXPECT_EQ(distinct.size(), positions.size())
           << ranks << " ranks, micro-batches of " << ::testing::PrintToString(sizes);

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 // What the process that serves knows.
 struct Served {
-  int after = -1;  // the folder
+  int backing = -1;  // the folder
   FuseAnswers answers;
   mutable std::atomic<int> reads = 0;
 };
@@ -43,22 +43,22 @@ int FileOf(const fuse_file_info* info) { return static_cast<int>(info->fh); }
 
 int GetAttributes(const char* path, struct stat* into, fuse_file_info* info) {
   if (info != nullptr && info->fh != 0) return ErrorOf(::fstat(FileOf(info), into));
-  return ErrorOf(::fstatat(Own().after, Below(path), into, AT_SYMLINK_NOFOLLOW));
+  return ErrorOf(::fstatat(Own().backing, Below(path), into, AT_SYMLINK_NOFOLLOW));
 }
 
 int MakeDirectory(const char* path, mode_t mode) {
-  return ErrorOf(::mkdirat(Own().after, Below(path), mode));
+  return ErrorOf(::mkdirat(Own().backing, Below(path), mode));
 }
 
-int Unlink(const char* path) { return ErrorOf(::unlinkat(Own().after, Below(path), 0)); }
+int Unlink(const char* path) { return ErrorOf(::unlinkat(Own().backing, Below(path), 0)); }
 
 int RemoveDirectory(const char* path) {
-  return ErrorOf(::unlinkat(Own().after, Below(path), AT_REMOVEDIR));
+  return ErrorOf(::unlinkat(Own().backing, Below(path), AT_REMOVEDIR));
 }
 
 int Rename(const char* from, const char* to, unsigned flags) {
   if (flags != 0 && !Own().answers.rename_flags) return -EINVAL;
-  return ErrorOf(::renameat2(Own().after, Below(from), Own().after, Below(to), flags));
+  return ErrorOf(::renameat2(Own().backing, Below(from), Own().backing, Below(to), flags));
 }
 
 int KeepFile(int fd, fuse_file_info* info) {
@@ -70,7 +70,7 @@ int KeepFile(int fd, fuse_file_info* info) {
 // What comes here is not aligned as O_DIRECT wants it.
 int Create(const char* path, mode_t mode, fuse_file_info* info) {
   const int flags = (info->flags & ~O_DIRECT) | O_CLOEXEC;
-  return KeepFile(::openat(Own().after, Below(path), flags, mode), info);
+  return KeepFile(::openat(Own().backing, Below(path), flags, mode), info);
 }
 
 int Open(const char* path, fuse_file_info* info) { return Create(path, 0, info); }
@@ -87,7 +87,7 @@ int Write(const char*, const char* from, std::size_t size, off_t offset, fuse_fi
 
 int Truncate(const char* path, off_t size, fuse_file_info* info) {
   if (info != nullptr) return ErrorOf(::ftruncate(FileOf(info), size));
-  const int fd = ::openat(Own().after, Below(path), O_WRONLY | O_CLOEXEC);
+  const int fd = ::openat(Own().backing, Below(path), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return -errno;
   const int result = ErrorOf(::ftruncate(fd, size));
   ::close(fd);
@@ -95,7 +95,7 @@ int Truncate(const char* path, off_t size, fuse_file_info* info) {
 }
 
 int SetTimes(const char* path, const timespec times[2], fuse_file_info*) {
-  return ErrorOf(::utimensat(Own().after, Below(path), times, AT_SYMLINK_NOFOLLOW));
+  return ErrorOf(::utimensat(Own().backing, Below(path), times, AT_SYMLINK_NOFOLLOW));
 }
 
 // The disk stays up in these tests.
@@ -105,7 +105,7 @@ int Release(const char*, fuse_file_info* info) { return ErrorOf(::close(FileOf(i
 
 int ReadDirectory(const char* path, void* into, fuse_fill_dir_t fill, off_t, fuse_file_info*,
                   fuse_readdir_flags) {
-  const int fd = ::openat(Own().after, Below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = ::openat(Own().backing, Below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const folder = fd < 0 ? nullptr : ::fdopendir(fd);
   if (folder == nullptr) return -errno;
   while (const dirent* entry = ::readdir(folder)) {
@@ -117,7 +117,7 @@ int ReadDirectory(const char* path, void* into, fuse_fill_dir_t fill, off_t, fus
 
 int ReportSpace(const char* path, struct statvfs* into) {
   static_cast<void>(path);
-  return ErrorOf(::fstatvfs(Own().after, into));
+  return ErrorOf(::fstatvfs(Own().backing, into));
 }
 
 int RefuseLock(const char*, fuse_file_info*, int) { return -ENOLCK; }
@@ -146,16 +146,16 @@ fuse_operations Operations(const FuseAnswers& answers) {
 }
 
 // Writes a byte to `mounted` once there is something to see.
-[[noreturn]] void Serve(const fs::path& after, const fs::path& mount_point,
+[[noreturn]] void Serve(const fs::path& backing, const fs::path& mount_point,
                         const FuseAnswers& answers, int mounted) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Served served{::open(after.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), answers, 0};
+  Served served{::open(backing.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), answers, 0};
   const fuse_operations operations = Operations(answers);
   char name[] = "dsrun-test";
   char* words[] = {name, nullptr};
   fuse_args arguments = FUSE_ARGS_INIT(1, words);
   fuse* const fuse = fuse_new(&arguments, &operations, sizeof operations, &served);
-  if (served.after < 0 || fuse == nullptr || fuse_mount(fuse, mount_point.c_str()) != 0) {
+  if (served.backing < 0 || fuse == nullptr || fuse_mount(fuse, mount_point.c_str()) != 0) {
     ::_exit(1);
   }
   if (::write(mounted, "m", 1) != 1) ::_exit(1);
@@ -182,7 +182,8 @@ std::string EnterOwnMountNamespace() {
 
 }  // namespace
 
-FuseMount::FuseMount(const fs::path& after, const fs::path& mount_point, const FuseAnswers& answers)
+FuseMount::FuseMount(const fs::path& backing, const fs::path& mount_point,
+                     const FuseAnswers& answers)
     : mount_point_(mount_point) {
   if (::access("/dev/fuse", R_OK | W_OK) != 0) {
     why_not_ = std::string("/dev/fuse: ") + std::strerror(errno);
@@ -192,7 +193,7 @@ FuseMount::FuseMount(const fs::path& after, const fs::path& mount_point, const F
   int mounted[2];
   if (!why_not_.empty() || ::pipe2(mounted, O_CLOEXEC) != 0) return;
   server_ = ::fork();
-  if (server_ == 0) Serve(after, mount_point, answers, mounted[1]);
+  if (server_ == 0) Serve(backing, mount_point, answers, mounted[1]);
   ::close(mounted[1]);
   char byte = 0;
   if (::read(mounted[0], &byte, 1) != 1) why_not_ = "a FUSE mount is refused";

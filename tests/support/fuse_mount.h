@@ -22,8 +22,8 @@ struct FuseAnswers {
 
 class FuseMount {
  public:
-  // Serves `after` at `mount_point`; both exist.
-  FuseMount(const std::filesystem::path& after, const std::filesystem::path& mount_point,
+  // Serves `backing` at `mount_point`; both exist.
+  FuseMount(const std::filesystem::path& backing, const std::filesystem::path& mount_point,
             const FuseAnswers& answers);
   ~FuseMount();
   FuseMount(const FuseMount&) = delete;

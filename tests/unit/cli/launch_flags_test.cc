@@ -87,8 +87,8 @@ TEST(LaunchFlagsTest, AnExportLocatesItsValueInAnyForm) {
   const auto positions = [](const std::vector<std::string>& words) {
     const StatusOr<ParsedFlags> parsed = Parse(words);
     std::vector<std::pair<std::size_t, std::size_t>> found;
-    for (const ValuePosition& value : parsed->flags.export_values) {
-      found.emplace_back(value.words_after, value.bytes);
+    for (const ValuePosition& position : parsed->flags.export_values) {
+      found.emplace_back(position.words_after, position.bytes);
     }
     return found;
   };

@@ -36,21 +36,21 @@ class ShardableOptimizers : public Optimizers {};
 TEST_P(ShardableOptimizers, ComputeTheSameBitsForAnyShards) {
   const auto optimizer = Make();
   const OptimizerSlice full = RandomPart(*optimizer, 64 * 40);
-  OptimizerSlice slices = CopyOf(full);
+  OptimizerSlice split = CopyOf(full);
   const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
   Step(*optimizer, update, {full});
   // Three views of one parameter.
   std::vector<OptimizerSlice> pieces;
   for (const auto& [start, count] : {std::pair{0, 64 * 16}, {64 * 16, 64}, {64 * 17, 64 * 23}}) {
-    pieces.push_back(Cut(slices, start, count));
+    pieces.push_back(Cut(split, start, count));
     pieces.back().segments = pieces.back().owned = {{.parameter = 0, .start = 0, .count = count}};
   }
   Step(*optimizer, update, pieces);
   for (std::size_t i = 0; i < full.state.size(); ++i) {
-    EXPECT_TRUE(full.state[i].equal(slices.state[i]));
+    EXPECT_TRUE(full.state[i].equal(split.state[i]));
   }
   // A sum over the parameter (Lamb) is added in another order, whatever else is equal.
-  EXPECT_LT(Distance(full.parameter, slices.parameter), 1e-7);
+  EXPECT_LT(Distance(full.parameter, split.parameter), 1e-7);
 }
 
 TEST_P(Optimizers, ScaleTheGradientWithoutChangingIt) {
