@@ -420,12 +420,12 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   DS_ASSIGN_OR_RETURN(topology::Mesh mesh, topology::Mesh::Create(degrees, world_size));
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-    const config::ParallelConfig split{.pipeline = degrees.pipeline,
-                                       .sequence = degrees.sequence,
-                                       .tensor = degrees.tensor,
-                                       .expert = degrees.expert};
+    const config::ParallelConfig parallel{.pipeline = degrees.pipeline,
+                                          .sequence = degrees.sequence,
+                                          .tensor = degrees.tensor,
+                                          .expert = degrees.expert};
     DS_RETURN_IF_ERROR(
-        CheckDegreesFit(flags.model, split, share).WithContext("--mesh " + flags.mesh));
+        CheckDegreesFit(flags.model, parallel, share).WithContext("--mesh " + flags.mesh));
   }
   return std::optional<MeshDrawing>(mesh);
 }

@@ -296,8 +296,8 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   JobRecord record(&plan, run_directory, &console);
   // Until there is one that hears them, the user's signals end this process like any other.
   const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads;
-  if (const Status quota = CheckThreadQuota(threads); !quota.ok()) {
-    return record.Conclude(MakeStartVerdict(quota));
+  if (const Status enough = CheckThreadQuota(threads); !enough.ok()) {
+    return record.Conclude(MakeStartVerdict(enough));
   }
   UserSignals signals;  // before any other thread, which must not take the user's signals
   if (const Status begun = StartThreads(&signals, &writer, &record); !begun.ok()) {

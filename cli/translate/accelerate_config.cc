@@ -133,8 +133,8 @@ class ConfigTranslator {
   // Returns null if the key is missing or empty.
   Json Get(const char* name) const { return config_.value(name, Json()); }
   Json Get(const char* section, const char* name) const {
-    const Json group = Get(section);
-    return group.is_object() ? group.value(name, Json()) : Json();
+    const Json object = Get(section);
+    return object.is_object() ? object.value(name, Json()) : Json();
   }
 
   void Launch(const std::string& name, const Json& value, std::vector<std::string> words) {
@@ -184,7 +184,7 @@ class ConfigTranslator {
   static Json ReadNumber(const Json& value) {
     if (!value.is_string()) return value;
     const auto& text = value.get_ref<const std::string&>();
-    if (const auto group = ParseNumber<std::int64_t>(text)) return *group;
+    if (const auto integer = ParseNumber<std::int64_t>(text)) return *integer;
     const auto number = ParseNumber<double>(text);
     return number ? Json(*number) : value;
   }

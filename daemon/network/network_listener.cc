@@ -161,8 +161,8 @@ std::optional<NetworkListener::TimePoint> NetworkListener::FindDeadline(const Ar
     if (given.expected == arrival.expected && !given.hung_up) unfinished.push_back(&given);
   }
   if (!arrival.expected) {
-    const bool deadline = all < kMostUnfinished && unfinished.size() < kUnfinishedStrange;
-    return deadline ? std::optional(now) : std::nullopt;
+    const bool is_accepted = all < kMostUnfinished && unfinished.size() < kUnfinishedStrange;
+    return is_accepted ? std::optional(now) : std::nullopt;
   }
   if (all >= kMostUnfinished) return now + kPause;
   if (unfinished.size() < kUnfinishedExpected) return now;

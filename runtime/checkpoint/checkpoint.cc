@@ -113,10 +113,10 @@ StatusOr<UnfinishedCheckpoint> BeginSave(const SaveRequest& request, std::int64_
   DS_ASSIGN_OR_RETURN(
       UnfinishedCheckpoint unfinished,
       BeginCheckpoint(request.root, request.step, GivenLineage(request), *request.file_system));
-  const Status free_space = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
-  if (free_space.ok()) return unfinished;
+  const Status fits = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
+  if (fits.ok()) return unfinished;
   AbandonCheckpoint(unfinished, *request.file_system);
-  return free_space;
+  return fits;
 }
 
 // Returns the folder that rank 0 has created, on every rank.

@@ -79,10 +79,10 @@ void ReceiveParts(comm::Communicator& channel, const at::Tensor& tensor, comm::C
 
 }  // namespace
 
-StageChannels::StageChannels(comm::Communicator& stages, const ChannelSharding& split_numel)
+StageChannels::StageChannels(comm::Communicator& stages, const ChannelSharding& sharding)
     : stages_(stages),
-      activations_among_(split_numel.activations ? split_numel.tensor : nullptr),
-      gradients_among_(split_numel.gradients ? split_numel.tensor : nullptr) {}
+      activations_among_(sharding.activations ? sharding.tensor : nullptr),
+      gradients_among_(sharding.gradients ? sharding.tensor : nullptr) {}
 
 comm::Communicator& StageChannels::ChannelBetween(int from, int to, const std::string& of) {
   const std::string name = of + " of stage " + std::to_string(from) + " to " + std::to_string(to);

@@ -13,7 +13,7 @@
 namespace ds::zero {
 namespace {
 
-constexpr int kNoMark = -1;  // of a place that is no backward
+constexpr int kNoMark = -1;  // of a position that is no backward
 
 PlannedUnit DescribeUnit(const Unit& unit) {
   PlannedUnit planned{.also_reads = unit.also_reads(), .backward_reads = unit.backward_reads()};
@@ -37,8 +37,8 @@ PlannedUnit DescribeUnit(const Unit& unit) {
   return planned;
 }
 
-std::vector<PassPosition> ListPlaces(PassPosition::Kind kind, std::int64_t micro_batch,
-                                     const std::vector<int>& units) {
+std::vector<PassPosition> ListPositions(PassPosition::Kind kind, std::int64_t micro_batch,
+                                        const std::vector<int>& units) {
   std::vector<PassPosition> positions;
   for (const int unit : units) positions.push_back({kind, micro_batch, unit});
   return positions;
@@ -156,10 +156,10 @@ void Residency::BeginForward(UnitRange units, const std::vector<int>& visits) {
   std::vector<PassPosition> expected;
   if (context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled()) {
     // The backward pass that follows, unless its graph is cut or dropped.
-    expected =
-        ListPlaces(PassPosition::Kind::kBackward, micro_batches_, {visits.rbegin(), visits.rend()});
+    expected = ListPositions(PassPosition::Kind::kBackward, micro_batches_,
+                             {visits.rbegin(), visits.rend()});
   }
-  Start(ListPlaces(PassPosition::Kind::kForward, micro_batches_, visits), {}, units,
+  Start(ListPositions(PassPosition::Kind::kForward, micro_batches_, visits), {}, units,
         std::move(expected));
 }
 
@@ -178,9 +178,9 @@ void Residency::EnterForward(int unit) {
 // The visits after the unexpected one are expected to be those that the plan still has.
 void Residency::PlanForward(const PassPosition& first) {
   std::vector<PassPosition> positions{first};
-  const auto storage_tier = plan_->positions().begin() + (at_ + 1);
+  const auto rest = plan_->positions().begin() + (at_ + 1);
   std::copy_if(
-      storage_tier, plan_->positions().end(), std::back_inserter(positions),
+      rest, plan_->positions().end(), std::back_inserter(positions),
       [](const PassPosition& position) { return position.kind == PassPosition::Kind::kForward; });
   Start(std::move(positions), {}, forward_->units);
 }

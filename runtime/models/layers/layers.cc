@@ -132,8 +132,8 @@ constexpr std::int64_t kRowsAtOnce = 1024;  // rows upcast at once
 
 // Computes target = beta * target + the rows of each id. In 16 bits every addition would round, so
 // a row's contributions are summed in fp32, in the order of the ids, and rounded once.
-void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tensor& origin) {
-  if (beta == 0.0F) origin.zero_();
+void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tensor& target) {
+  if (beta == 0.0F) target.zero_();
   const auto add = [&rows](const at::Tensor& sums, const at::Tensor& numbers) {
     for (std::int64_t start = 0; start < rows.size(0); start += kRowsAtOnce) {
       const std::int64_t count = std::min(kRowsAtOnce, rows.size(0) - start);
@@ -141,11 +141,11 @@ void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tens
                       rows.narrow(0, start, count).to(at::kFloat));
     }
   };
-  if (origin.scalar_type() == at::kFloat) return add(origin, ids);
+  if (target.scalar_type() == at::kFloat) return add(target, ids);
   const auto [found, numbers] = at::_unique(ids, /*sorted=*/true, /*return_inverse=*/true);
-  const at::Tensor sums = origin.index_select(0, found).to(at::kFloat);
+  const at::Tensor sums = target.index_select(0, found).to(at::kFloat);
   add(sums, numbers);
-  origin.index_copy_(0, found, sums.to(origin.scalar_type()));
+  target.index_copy_(0, found, sums.to(target.scalar_type()));
 }
 
 // Avoids a dense gradient as large as the vocabulary for a batch's few rows, and its addition to
@@ -164,10 +164,10 @@ class LookUpFunction : public torch::autograd::Function<LookUpFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &table = saved[0], &ids = saved[1];
     const std::int64_t padding = context->saved_data["padding"].toInt();
-    const auto add_rows = [ids, padding, gradient = upstream[0]](at::Tensor& origin, float beta) {
-      at::Tensor rows = gradient.reshape({-1, origin.size(1)});
+    const auto add_rows = [ids, padding, gradient = upstream[0]](at::Tensor& target, float beta) {
+      at::Tensor rows = gradient.reshape({-1, target.size(1)});
       if (padding >= 0) rows = rows.masked_fill(ids.reshape({-1, 1}).eq(padding), 0.0);
-      AddRows(ids.flatten(), rows, beta, origin);
+      AddRows(ids.flatten(), rows, beta, target);
     };
     // Other devices add the rows in no fixed order.
     if (table.is_cpu() && table.scalar_type() != at::kDouble &&

@@ -18,10 +18,10 @@ constexpr int kDecades = 7;
 std::array<float, 256> MakeNumbers(StateMap map) {
   std::vector<double> numbers = {0.0, 1.0};
   for (int i = 0; i < kDecades; ++i) {
-    const int slices = map == StateMap::kSigned ? 1 << i : 2 << i;
+    const int parts = map == StateMap::kSigned ? 1 << i : 2 << i;
     const double size = std::pow(10.0, i - (kDecades - 1));
-    for (int slice = 0; slice < slices; ++slice) {
-      const double mean = size * (0.1 + 0.9 * (slice + 0.5) / slices);
+    for (int part = 0; part < parts; ++part) {
+      const double mean = size * (0.1 + 0.9 * (part + 0.5) / parts);
       numbers.push_back(mean);
       if (map == StateMap::kSigned) numbers.push_back(-mean);
     }

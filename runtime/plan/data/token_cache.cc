@@ -68,9 +68,9 @@ std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
                       .was_there = folder.was_there};
   const Json first = json.value("first_skipped", Json(""));
   if (first.is_string()) cached.left_out.first_skipped = first.get<std::string>();
-  const Json without_loss = json.value("first_unlearnt", Json(""));
-  if (without_loss.is_string())
-    cached.left_out.first_without_loss = without_loss.get<std::string>();
+  const Json first_without_loss = json.value("first_unlearnt", Json(""));
+  if (first_without_loss.is_string())
+    cached.left_out.first_without_loss = first_without_loss.get<std::string>();
   const auto has = [](const fs::path& file, std::int64_t bytes) {
     std::error_code error;
     return bytes >= 0 && fs::file_size(file, error) == static_cast<std::uintmax_t>(bytes) && !error;

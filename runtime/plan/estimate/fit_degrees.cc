@@ -72,9 +72,9 @@ std::optional<Fit> TryStages(const FitQuestion& question, Fit candidate) {
 
 // Returns the smallest number of ranks along one axis that fits.
 template <typename MakeCandidate>
-std::optional<Fit> TryNumbers(const FitQuestion& question, const MakeCandidate& candidate) {
+std::optional<Fit> TryNumbers(const FitQuestion& question, const MakeCandidate& make_candidate) {
   for (int count = 2; count <= question.job.setting.ranks; ++count) {
-    if (const auto fit = TryStages(question, candidate(count))) return fit;
+    if (const auto fit = TryStages(question, make_candidate(count))) return fit;
   }
   return std::nullopt;
 }

@@ -313,15 +313,15 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
 
 zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                            int stage) {
-  const auto tensor_plan = PartitionStages(
+  const auto split = PartitionStages(
       job.model, config, {job.schedule, job.chunks, job.seq_len, job.recompute, job.trained});
   const auto schedule = MakeSchedule(config, job);
-  DS_CHECK(tensor_plan.ok() && schedule.ok());
+  DS_CHECK(split.ok() && schedule.ok());
   BlockRuns runs;
   std::vector<zero::UnitRange> chunks;
   for (int chunk = 0; chunk < job.chunks; ++chunk) {
     const auto index = static_cast<std::size_t>(schedule->VirtualStageAt({stage, chunk}));
-    runs.emplace_back((*tensor_plan)[index], (*tensor_plan)[index + 1]);
+    runs.emplace_back((*split)[index], (*split)[index + 1]);
     const int first = chunks.empty() ? 0 : chunks.back().end;
     chunks.push_back({first, first + runs.back().second - runs.back().first});
   }

@@ -35,8 +35,8 @@ class PairTable {
 
   Merge Find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = KeyOf(left, right);
-    for (std::size_t place = SlotOf(key);; place = (place + 1) & mask_) {
-      const Slot& slot = slots_[place];
+    for (std::size_t index = SlotOf(key);; index = (index + 1) & mask_) {
+      const Slot& slot = slots_[index];
       if (slot.key == key) return slot.merge;
       if (slot.merge.rank == kNone) return {};
     }

@@ -413,8 +413,8 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
     if (bucket.trainable()) return;
     const Context& context = bucket.context();
     FlatParameters& frozen = bucket.parameters();
-    const FlatRange resident = frozen.stored_range();
-    CheckpointedRange held{frozen.store(), resident, resident, "", context.sharding.parameters};
+    const FlatRange stored = frozen.stored_range();
+    CheckpointedRange held{frozen.store(), stored, stored, "", context.sharding.parameters};
     if (frozen.keeps_quantized()) held.quantized_from = frozen.full().scalar_type();
     AddShardsOf(context, frozen, held, shards);
   });

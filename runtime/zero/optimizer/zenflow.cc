@@ -189,11 +189,11 @@ void ZenFlow::UpdateUnselectedOf(Range* range, const optim::Update& mean) {
   waiting.weights.AcquireOnOwnTier(range->own, Access::kOverwrite).tensor().copy_(slice.parameter);
 }
 
-// The parts are views of the stores' memory, which is not used otherwise until the job has ended.
+// The slices are views of the stores' memory, which is not used otherwise until the job has ended.
 void ZenFlow::UpdateUnselectedOverlapped(const optim::Update& update) {
   TakeOver();
   struct Job {
-    std::vector<optim::OptimizerSlice> parts;
+    std::vector<optim::OptimizerSlice> slices;
     std::vector<Lease> leases;
     optim::Update mean;
   };
@@ -207,11 +207,11 @@ void ZenFlow::UpdateUnselectedOverlapped(const optim::Update& update) {
     Store& sum = waiting_[range.shard_index].gradients[current_];
     slice.gradient =
         job->leases.emplace_back(sum.AcquireOnOwnTier(range.own, Access::kRead)).tensor();
-    job->parts.push_back(std::move(slice));
+    job->slices.push_back(std::move(slice));
   }
   const auto run = [job, &optimizer = optimizer_] {
-    for (const optim::OptimizerSlice& slice : job->parts) optimizer.Apply(job->mean, slice);
-    job->parts.clear();
+    for (const optim::OptimizerSlice& slice : job->slices) optimizer.Apply(job->mean, slice);
+    job->slices.clear();
   };
   UpdateThread* const thread = context_.tiers.update_thread;
   overlapped_update_ = thread != nullptr ? thread->Run(run) : std::async(std::launch::async, run);
@@ -307,17 +307,17 @@ void ZenFlow::Step(const optim::Update& update) {
 
 void ZenFlow::MakeIndices(Range* range) {
   std::vector<std::int64_t> indices;
-  for (const ParameterPiece& slice : range->parts) {
-    const Piece& piece = slice.piece;
+  for (const ParameterPiece& part : range->parts) {
+    const Piece& piece = part.piece;
     const std::int64_t start = piece.parameter_start, end = start + piece.count;
     const auto add = [&](std::int64_t element) {
       if (element >= start && element < end) indices.push_back(piece.range_start + element - start);
     };
-    if (slice.matrix < 0) {
+    if (part.matrix < 0) {
       for (std::int64_t i = start; i < end; ++i) add(i);
       continue;
     }
-    const Matrix& matrix = matrices_[static_cast<std::size_t>(slice.matrix)];
+    const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
     for (std::int64_t row = start / matrix.columns; row * matrix.columns < end; ++row) {
       for (const std::int64_t column : matrix.chosen) add(row * matrix.columns + column);
     }
@@ -334,17 +334,17 @@ void ZenFlow::PutIndices(Range* range, at::Device device, device::MemoryTier tie
                                       static_cast<std::int64_t>(range->indices.nbytes()));
 }
 
-ZenFlow::ImportantPiece ZenFlow::FindImportant(const ParameterPiece& slice) const {
-  const Piece& piece = slice.piece;
-  if (slice.matrix < 0) {
-    return {.shape = slice.shape, .start = piece.parameter_start, .count = piece.count};
+ZenFlow::ImportantPiece ZenFlow::FindImportant(const ParameterPiece& part) const {
+  const Piece& piece = part.piece;
+  if (part.matrix < 0) {
+    return {.shape = part.shape, .start = piece.parameter_start, .count = piece.count};
   }
-  const Matrix& matrix = matrices_[static_cast<std::size_t>(slice.matrix)];
+  const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
   const auto before = [&](std::int64_t at) {
     return CountBefore(at, matrix.columns, matrix.chosen);
   };
   const std::int64_t start = before(piece.parameter_start);
-  return {.shape = {slice.shape.at(0), static_cast<std::int64_t>(matrix.chosen.size())},
+  return {.shape = {part.shape.at(0), static_cast<std::int64_t>(matrix.chosen.size())},
           .start = start,
           .count = before(piece.parameter_start + piece.count) - start};
 }
@@ -382,11 +382,11 @@ void ZenFlow::Select() {
       at::zeros({columns_}, at::TensorOptions(at::kFloat).device(context_.device));
   for (const Range& range : ranges_) {
     const Lease gradient = range.shard->bucket().gradients().for_optimizer(range.own);
-    for (const ParameterPiece& slice : range.parts) {
-      if (slice.matrix < 0) continue;
-      const Matrix& matrix = matrices_[static_cast<std::size_t>(slice.matrix)];
-      AddToColumns(gradient.tensor().narrow(0, slice.piece.range_start, slice.piece.count),
-                   slice.piece.parameter_start, sums.narrow(0, matrix.first_sum, matrix.columns));
+    for (const ParameterPiece& part : range.parts) {
+      if (part.matrix < 0) continue;
+      const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
+      AddToColumns(gradient.tensor().narrow(0, part.piece.range_start, part.piece.count),
+                   part.piece.parameter_start, sums.narrow(0, matrix.first_sum, matrix.columns));
     }
   }
   if (context_.sharding.optimizer && columns_ > 0) {
@@ -409,14 +409,14 @@ std::vector<ZenFlowSums> ZenFlow::MeasureMatrices(double scale) const {
     const at::Tensor sizes = lease.tensor().to(at::kFloat).abs();
     const at::Tensor important = at::zeros_like(sizes);
     important.index_copy_(0, range.indices, sizes.index_select(0, range.indices));
-    for (const ParameterPiece& slice : range.parts) {
-      if (slice.matrix < 0) continue;
+    for (const ParameterPiece& part : range.parts) {
+      if (part.matrix < 0) continue;
       const auto sum = [&](const at::Tensor& values) {
-        return scale * values.narrow(0, slice.piece.range_start, slice.piece.count)
+        return scale * values.narrow(0, part.piece.range_start, part.piece.count)
                            .sum(at::kDouble)
                            .item<double>();
       };
-      const auto i = 2 * static_cast<std::size_t>(slice.matrix);
+      const auto i = 2 * static_cast<std::size_t>(part.matrix);
       own[i] += sum(important);
       own[i + 1] += sum(sizes);
     }
@@ -487,9 +487,9 @@ void ZenFlow::AddShards(std::vector<checkpoint::TensorShard>* shards) {
                 {sum, stored, range.sub_group.range, std::string(kGradient), sharded}, shards);
     if (!range.indices.defined()) continue;
     std::int64_t first = 0;
-    for (const ParameterPiece& slice : range.parts) {
-      const NamedParameter& parameter = parameters.parameter(slice.piece.parameter);
-      const ImportantPiece piece = FindImportant(slice);
+    for (const ParameterPiece& part : range.parts) {
+      const NamedParameter& parameter = parameters.parameter(part.piece.parameter);
+      const ImportantPiece piece = FindImportant(part);
       checkpoint::Placement placement = parameter.placement;
       placement.global_shape = piece.shape;
       const auto axes = sharded ? context_.ShardCopyAxes(parameter.placement)
