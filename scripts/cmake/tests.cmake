@@ -27,8 +27,8 @@ function(ds_test_program name)
   add_executable(${target})
   # Headers of GoogleTest and LibTorch take four to twelve seconds a batch, a source takes two.
   set_target_properties(${target} PROPERTIES
-      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests UNITY_BUILD_BATCH_SIZE 16)
-  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD_BATCH_SIZE 16)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   ds_use_test_options(${target})
   target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest GTest::gtest_main)
   if(ARG_QUICK)
