@@ -34,7 +34,7 @@ StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::
 // and attention, and for experts only those to which its tokens are routed.
 StatusOr<std::vector<double>> CountWork(const models::DecoderSpec& model, std::int64_t seq_len);
 
-// Returns the cut of the model's blocks that config.pipeline selects, with one part per virtual
+// Returns the split of the model's blocks that config.pipeline selects, with one part per virtual
 // stage and at least one block per part. "memory" minimizes the memory of the fullest virtual
 // stage: the state of its parameters (ZeRO's shard), and the activations of the micro-batches that
 // the schedule holds there. Fails like pipeline::PartitionBlocks. Refuses "memory" if the model's
