@@ -113,7 +113,7 @@ activation::RecomputeOptions BlockRunner::MakeBlockOptions(const RankTopology& t
   activation::RecomputeOptions options = MakeRecomputeOptions(block);
   if (options_.checkpointing.partition_activations) {
     options.split_among = FindTensorCommunicator(topology.mesh, *topology.world);
-    if (kept_buffer_) options.buffer = &*kept_buffer_;
+    if (saved_buffer_) options.buffer = &*saved_buffer_;
   }
   return options;
 }
@@ -161,7 +161,7 @@ Bundle BlockRunner::RunChunk(TrainedModel& model, const RankTopology& topology, 
                              int chunk) {
   zero::ShardedModel& sharded = *model.sharded;
   const auto& buffered = options_.checkpointing.buffered_parts;
-  if (c10::GradMode::is_enabled() && buffered) kept_buffer_.emplace(*buffered);
+  if (c10::GradMode::is_enabled() && buffered) saved_buffer_.emplace(*buffered);
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
   const models::BlockRange blocks = model.blocks->chunk(chunk);
@@ -174,7 +174,7 @@ Bundle BlockRunner::RunChunk(TrainedModel& model, const RankTopology& topology, 
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();
-  kept_buffer_.reset();
+  saved_buffer_.reset();
   if (blocks.end == model.blocks->size()) reads_are_declared_ = true;
   return bundle;
 }

@@ -52,7 +52,7 @@ class BlockRunner {
   BlockRunnerOptions options_;
   std::map<int, activation::RunTimes> recompute_times_;
   // The buffer of the forward pass in progress (activation_checkpointing.buffered_parts).
-  std::optional<activation::SavedBuffer> kept_buffer_;
+  std::optional<activation::SavedBuffer> saved_buffer_;
   // True after one forward pass in which no block read parameters that it had not declared.
   bool reads_are_declared_ = false;
 };

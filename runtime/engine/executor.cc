@@ -225,7 +225,7 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   reporter_.memory.Mark("backward");
 }
 
-void Executor::BringWeightGradients(MicroBatchState* passage, int chunk) {
+void Executor::BringWeightGradients(MicroBatchState* state, int chunk) {
   ThrowIfError(model_.ReloadStates());
   step_.state.current.backward_is_latest = false;  // of another micro-batch
   model_.sharded->EndGradients(BringsLastGradients() ? zero::GradientEnd::kAsSharded
@@ -234,7 +234,7 @@ void Executor::BringWeightGradients(MicroBatchState* passage, int chunk) {
   const models::BlockRange blocks = model_.blocks->chunk(chunk);
   reporter_.phases.Start(&PhaseTimes::backward);
   reporter_.phases.Start(&PhaseTimes::backward_inner);
-  model_.sharded->BringGradients({blocks.first, blocks.end}, &passage->delayed);
+  model_.sharded->BringGradients({blocks.first, blocks.end}, &state->delayed);
   reporter_.phases.Stop(&PhaseTimes::backward_inner);
   reporter_.phases.Stop(&PhaseTimes::backward);
   if (chunk == 0) ++step_.state.current.micro_batches;
@@ -287,27 +287,27 @@ StatusOr<StepResult> Executor::Step() {
 }
 
 // Runs the backward of one chunk and releases the tensors saved for it.
-void Executor::RunBackward(MicroBatchState* passage, const pipeline::Task& task) {
+void Executor::RunBackward(MicroBatchState* state, const pipeline::Task& task) {
   // The latest backward may be of another micro-batch, if the program has consecutive backward
   // passes. From here on this micro-batch is in progress.
   step_.state.current.backward_is_latest = false;
   const bool is_full_backward = task.kind == pipeline::Task::Kind::kBackward;
-  zero::DelayedGradients* const delayed = is_full_backward ? nullptr : &passage->delayed;
-  if (const at::Tensor loss = std::exchange(passage->loss, {}); loss.defined()) {
+  zero::DelayedGradients* const delayed = is_full_backward ? nullptr : &state->delayed;
+  if (const at::Tensor loss = std::exchange(state->loss, {}); loss.defined()) {
     // The gradients would arrive divided by a factor, and those sent to the previous stage would
     // stay divided.
-    TORCH_CHECK(passage->received.empty() || loss.scalar_type() != at::kHalf,
+    TORCH_CHECK(state->received.empty() || loss.scalar_type() != at::kHalf,
                 "the last stage's loss is in fp16, which ends before loss scales do: have its last "
                 "block return it in fp32");
     return BackwardFromLoss(loss, /*scale_wrt_gas=*/true, task.chunk, delayed);
   }
   ThrowIfError(model_.ReloadStates());
   std::vector<at::Tensor> roots, gradients;
-  for (const auto& [name, gradient] : std::exchange(passage->gradients, {})) {
-    roots.push_back(passage->sent.at(name));
+  for (const auto& [name, gradient] : std::exchange(state->gradients, {})) {
+    roots.push_back(state->sent.at(name));
     gradients.push_back(gradient);
   }
-  passage->sent.clear();
+  state->sent.clear();
   TakeGradients(task.chunk, /*arrival_factor=*/1.0, delayed, [&] {
     if (!roots.empty()) torch::autograd::backward(roots, gradients);  // otherwise all is frozen
   });

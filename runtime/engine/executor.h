@@ -75,9 +75,9 @@ class Executor {
   void BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
                         zero::DelayedGradients* delayed);
   // Runs a full backward or kInputGradient. With kInputGradient the weight gradients stay in the
-  // passage until BringWeightGradients.
-  void RunBackward(MicroBatchState* passage, const pipeline::Task& task);
-  void BringWeightGradients(MicroBatchState* passage, int chunk);
+  // state until BringWeightGradients.
+  void RunBackward(MicroBatchState* state, const pipeline::Task& task);
+  void BringWeightGradients(MicroBatchState* state, int chunk);
   // Runs `backward`, which produces the gradients of the chunk's parameters, each multiplied by
   // `arrival_factor`, and ends the micro-batch. If `delayed` is not null, it stores them there
   // instead.

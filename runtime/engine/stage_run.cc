@@ -65,12 +65,12 @@ StageRun::StageRun(Executor& executor, const BatchSource& next_batch, StageChann
 
 StageRun::MicroBatch& StageRun::FindMicroBatch(int number) {
   MicroBatch& micro_batch = micro_batches_[number];
-  micro_batch.passages.resize(static_cast<std::size_t>(virtual_stages_.chunks));
+  micro_batch.states.resize(static_cast<std::size_t>(virtual_stages_.chunks));
   return micro_batch;
 }
 
 MicroBatchState& StageRun::MicroBatchStateOf(const pipeline::Task& task) {
-  return FindMicroBatch(task.micro_batch).passages[static_cast<std::size_t>(task.chunk)];
+  return FindMicroBatch(task.micro_batch).states[static_cast<std::size_t>(task.chunk)];
 }
 
 // Runs the program in a window. If a step throws, the next step's window takes over its open state.
@@ -123,49 +123,49 @@ Status StageRun::Forward(const pipeline::Task& task) {
   }
   const bool is_last_chunk = task.chunk + 1 == virtual_stages_.chunks;
   Bundle bundle = is_last_chunk ? std::move(micro_batch.batch) : micro_batch.batch;
-  MicroBatchState& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
-  PutActivations(passage.received, &bundle);
+  MicroBatchState& state = micro_batch.states[static_cast<std::size_t>(task.chunk)];
+  PutActivations(state.received, &bundle);
   const int stage = channels_ != nullptr ? executor_.topology_.stage() : 0;
   const int slot = virtual_stages_.At({stage, task.chunk});
   if (slot + 1 == virtual_stages_.count()) {
-    passage.loss = executor_.ForwardToLoss(std::move(bundle), task.chunk);
+    state.loss = executor_.ForwardToLoss(std::move(bundle), task.chunk);
     return OkStatus();
   }
-  passage.sent = TakeActivations(executor_.RunChunk(std::move(bundle), task.chunk));
+  state.sent = TakeActivations(executor_.RunChunk(std::move(bundle), task.chunk));
   if (const auto next = virtual_stages_.LocationOf(slot + 1); next.stage == stage) {
-    micro_batch.passages[static_cast<std::size_t>(next.chunk)].received = HandOn(passage.sent);
+    micro_batch.states[static_cast<std::size_t>(next.chunk)].received = HandOn(state.sent);
   }
   return OkStatus();
 }
 
-// Runs the backward of a chunk and releases its passage.
+// Runs the backward of a chunk and releases its state.
 void StageRun::Backward(const pipeline::Task& task) {
   MicroBatch& micro_batch = FindMicroBatch(task.micro_batch);
-  MicroBatchState& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
-  executor_.RunBackward(&passage, task);
+  MicroBatchState& state = micro_batch.states[static_cast<std::size_t>(task.chunk)];
+  executor_.RunBackward(&state, task);
   if (channels_ == nullptr || task.chunk == 0) return;
   const int stage = executor_.topology_.stage();
   const auto before = virtual_stages_.LocationOf(virtual_stages_.At({stage, task.chunk}) - 1);
   if (before.stage != stage) return;
-  micro_batch.passages[static_cast<std::size_t>(before.chunk)].gradients =
-      TakeGradientsOf(std::exchange(passage.received, {}));
+  micro_batch.states[static_cast<std::size_t>(before.chunk)].gradients =
+      TakeGradientsOf(std::exchange(state.received, {}));
 }
 
 void StageRun::Move(const pipeline::Instruction& instruction) {
   using Kind = pipeline::Instruction::Kind;
   const int peer = instruction.peer;
-  MicroBatchState& passage = MicroBatchStateOf(instruction.task);
+  MicroBatchState& state = MicroBatchStateOf(instruction.task);
   switch (instruction.kind) {
     case Kind::kReceiveActivation:
-      passage.received = channels_->ReceiveActivations(peer);
+      state.received = channels_->ReceiveActivations(peer);
       return;
     case Kind::kSendActivation:
-      return channels_->SendActivations(peer, passage.sent);
+      return channels_->SendActivations(peer, state.sent);
     case Kind::kReceiveGradient:
-      passage.gradients = channels_->ReceiveGradients(peer, passage.sent);
+      state.gradients = channels_->ReceiveGradients(peer, state.sent);
       return;
     case Kind::kSendGradient:
-      return channels_->SendGradients(peer, std::exchange(passage.received, {}));
+      return channels_->SendGradients(peer, std::exchange(state.received, {}));
     case Kind::kCompute:
     case Kind::kReduce:
     case Kind::kStep:

@@ -41,7 +41,7 @@ class StageRun {
  private:
   struct MicroBatch {
     Bundle batch;  // with the keys of its random numbers, until its last forward
-    std::vector<MicroBatchState> passages;  // by chunk
+    std::vector<MicroBatchState> states;  // by chunk
   };
 
   StatusOr<StepResult> RunInWindow(const pipeline::StageProgram& program);
