@@ -188,10 +188,13 @@ void LocalDaemon::TellOfWait(const NoticeCallback& notice) {
   if (notice && !waits_for.empty()) notice(waits_for);
 }
 
-bool LocalDaemon::Kill() const {
+bool LocalDaemon::Kill() {
   const UniqueFd& process = guardian_named_ && !Lives(daemon_) ? guardian_ : daemon_;
-  return process.valid() &&
-         ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0;
+  if (process.valid() &&
+      ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0) {
+    killed_ = true;
+  }
+  return killed_;
 }
 
 void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {

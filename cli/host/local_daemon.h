@@ -69,8 +69,9 @@ class LocalDaemon final : public DaemonClient {
   // Names the process that has not ended and that Kill would kill; "" if all have ended.
   std::string DescribeWait();
   // Sends SIGKILL to dsrund, which ends its ranks. If dsrund has ended, sends it to the guardian,
-  // provided that DescribeWait has named it. Returns false if there was no process to kill.
-  bool Kill() const;
+  // provided that DescribeWait has named it. Returns whether this or an earlier call, maybe of
+  // another thread, has killed one of the two.
+  bool Kill();
 
  private:
   LocalDaemon(LocalDaemonOptions options, UniqueFd connection)
@@ -95,6 +96,7 @@ class LocalDaemon final : public DaemonClient {
   UniqueFd guardian_;  // pidfds of the two
   UniqueFd daemon_;
   std::atomic<bool> guardian_named_ = false;
+  std::atomic<bool> killed_ = false;
 };
 
 }  // namespace ds::cli

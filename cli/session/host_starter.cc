@@ -137,7 +137,7 @@ bool HostStarter::TellOfHosts(const NoticeCallback& notice) {
 bool HostStarter::KillHosts() {
   const std::lock_guard lock(mutex_);
   bool any = false;
-  for (const LocalDaemon* daemon : local_) any = daemon->Kill() || any;
+  for (LocalDaemon* daemon : local_) any = daemon->Kill() || any;
   return any;
 }
 

@@ -67,7 +67,7 @@ class HostStarter : public SpareStarter {
   // Reports the daemons of this machine that have not ended to `notice`; returns false if there is
   // none.
   bool TellOfHosts(const NoticeCallback& notice);
-  // Kills these daemons; returns false if all had ended.
+  // Kills these daemons. Returns whether one has been killed, by this call or an earlier one.
   bool KillHosts();
 
  private:
