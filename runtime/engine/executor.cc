@@ -94,13 +94,14 @@ class AcceptedGradients {
   zero::ShardedModel& model_;
 };
 
-Status CheckGradientsArrived(const zero::ShardedModel& model) {
-  const std::string stray = model.FindStrayGradient();
-  if (stray.empty()) return OkStatus();
-  return FailedPreconditionError(
-      "the gradient in .grad of parameter " + stray +
-      " has not come from Engine::backward, and would not be trained on: "
-      "reset .grad");
+// Fails if the gradients of the step in progress are not those of its backward passes.
+Status CheckGradients(const StepInProgress& step, const zero::ShardedModel& model) {
+  if (step.backward_is_unfinished) {
+    return FailedPreconditionError(
+        "a backward pass of this step has thrown, so its gradients are incomplete: load a "
+        "checkpoint, or create the engine again");
+  }
+  return model.CheckNoStrayGradients();
 }
 
 // Used in functions that return no status.
@@ -198,6 +199,8 @@ at::Tensor Executor::Forward(Bundle bundle) {
 
 void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
                              const std::function<void()>& backward) {
+  ThrowIfError(CheckGradients(step_.state.current, *model_.sharded));
+  step_.state.current.backward_is_unfinished = true;
   const zero::GradientEnd end =
       delayed != nullptr ? zero::GradientEnd::kLater : ChooseGradientEnd();
   model_.sharded->EndGradients(end);
@@ -216,6 +219,7 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   model_.sharded->EndBackward({blocks.first, blocks.end});
   reporter_.phases.Stop(&PhaseTimes::backward_allreduce);
   reporter_.phases.Stop(&PhaseTimes::backward);
+  step_.state.current.backward_is_unfinished = false;
   if (delayed != nullptr) {
     model_.sharded->DelayGradients(nullptr);
   } else if (chunk == 0) {  // the last chunk in backward order
@@ -274,8 +278,8 @@ Status Executor::Reduce() {
 }
 
 StatusOr<StepResult> Executor::Step() {
+  DS_RETURN_IF_ERROR(CheckGradients(step_.state.current, *model_.sharded));
   if (!step_.IsUpdateDue()) return StepResult{};
-  DS_RETURN_IF_ERROR(CheckGradientsArrived(*model_.sharded));
   reporter_.phases.Start(&PhaseTimes::step);
   auto result = update_.Finish();
   reporter_.phases.Stop(&PhaseTimes::step);

@@ -1,6 +1,7 @@
 #include "runtime/engine/gathered_parameters.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
@@ -109,7 +110,9 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {
       ranks.Broadcast(parameter, *modifier_rank, name);
-    } else if (const auto old = before.find(name); old != before.end()) {
+    } else if (const auto old = before.find(name);
+               old != before.end() && !at::equal(parameter, old->second)) {
+      // Otherwise a graph that has saved the parameter would find it changed.
       parameter.copy_(old->second);
     }
   }

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "runtime/checkpoint/placement.h"
+#include "runtime/zero/flat_parameters.h"
 
 namespace ds::engine {
 namespace {
@@ -204,15 +205,11 @@ StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& confi
 
 namespace {
 
-bool HasValues(const at::Tensor& parameter) {
-  return parameter.numel() == 0 || parameter.storage().nbytes() > 0;
-}
-
 // Returns whether all of the unit's parameters have values: parameters of users' modules have
 // values, parameters of built-in modules do not. Fails if only some have.
 StatusOr<bool> HaveValues(const std::string& unit, const std::vector<at::Tensor>& parameters) {
   std::size_t count = 0;
-  for (const at::Tensor& parameter : parameters) count += HasValues(parameter) ? 1 : 0;
+  for (const at::Tensor& parameter : parameters) count += zero::HasValues(parameter) ? 1 : 0;
   if (count == 0 || count == parameters.size()) return count != 0;
   return InvalidArgumentError(unit + ": " + std::to_string(count) + " of " +
                               std::to_string(parameters.size()) +
@@ -255,6 +252,19 @@ StatusOr<bool> TakeValues(const BlockList& model, int index, const zero::Paramet
   return true;
 }
 
+// Otherwise the engine would start from new values without a word.
+Status CheckNoneIsReleased(const std::vector<zero::ParameterUnit>& units) {
+  for (const zero::ParameterUnit& unit : units) {
+    for (const zero::NamedParameter& parameter : unit.parameters) {
+      if (!zero::IsReleased(parameter.tensor)) continue;
+      return FailedPreconditionError("the values of parameter " + parameter.name +
+                                     " went with the engine that had sharded it: make the model "
+                                     "again, or provide its values in EngineOptions::read_values");
+    }
+  }
+  return OkStatus();
+}
+
 // Reads the elements of the full tensor that this rank's tensor holds.
 Status ReadRange(const ValueReader& read, const zero::ParameterUnit& unit,
                  const zero::OwnRange& range) {
@@ -284,6 +294,7 @@ StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
       return zero::FirstValues::kSameEverywhere;
     });
   }
+  DS_RETURN_IF_ERROR(CheckNoneIsReleased(units));
   std::vector<bool> has_values;
   for (int i = 0; i < model.size(); ++i) {
     DS_ASSIGN_OR_RETURN(const bool all, HaveValues(units[static_cast<std::size_t>(i)].name,

@@ -54,7 +54,8 @@ struct StepInProgress {
   std::int64_t samples = 0;
   at::Tensor expert_routes;  // sum of models/decoder/expert_load.h; undefined without experts
   bool reduced = false;      // the gradients
-  bool backward_is_latest = false;  // its micro-batch is still the current one
+  bool backward_is_latest = false;      // its micro-batch is still the current one
+  bool backward_is_unfinished = false;  // one runs, or has thrown
 
   void AddExpertRoutes(const at::Tensor& routes);
 

@@ -30,12 +30,17 @@ ShardGather::Form ChooseForm(const Context& context, const NamedParameter& first
   return context.quantized_weights ? ShardGather::Form::kQuantized : ShardGather::Form::kExact;
 }
 
+// The deleter of guards, which marks them.
+void DeleteNothing(void*) {}
+
 // Returns a storage without memory. Reading it throws an error that names the parameter; a storage
-// with a null pointer would end the process.
-at::Storage MakeGuard(const std::string& parameter, c10::Device device) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                       c10::SymInt(0), at::DataPtr(nullptr, device),
-                                                       /*allocator=*/nullptr, /*resizable=*/false);
+// with a null pointer would end the process. Its size is nominal: with less, views of the parameter
+// would fail without its name.
+at::Storage MakeGuard(const std::string& parameter, std::int64_t bytes, c10::Device device) {
+  auto storage =
+      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes),
+                                            at::DataPtr(nullptr, nullptr, &DeleteNothing, device),
+                                            /*allocator=*/nullptr, /*resizable=*/false);
   storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
       "parameter " + parameter +
       " is sharded among the ranks, and this rank does not hold its values now: read it in a block "
@@ -43,11 +48,18 @@ at::Storage MakeGuard(const std::string& parameter, c10::Device device) {
   return at::Storage(std::move(storage));
 }
 
+}  // namespace
+
 bool HasValues(const at::Tensor& parameter) {
-  return parameter.numel() == 0 || parameter.storage().nbytes() > 0;
+  if (parameter.numel() == 0) return true;
+  return parameter.storage().nbytes() > 0 && !IsReleased(parameter);
 }
 
-}  // namespace
+bool IsReleased(const at::Tensor& parameter) {
+  const c10::Storage& storage = parameter.storage();
+  return storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get_deleter() ==
+         &DeleteNothing;
+}
 
 FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                std::vector<NamedParameter> parameters,
@@ -80,8 +92,11 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
   for (int i = 0; i < layout_.size(); ++i) Attach(i);
   if (!pooled_) return;
-  for (const NamedParameter& parameter : parameters_) {
-    guards_.push_back(MakeGuard(parameter.name, context.device));
+  for (int i = 0; i < layout_.size(); ++i) {
+    const FlatRange& range = layout_.parameter(i);
+    const auto width = static_cast<std::int64_t>(full().itemsize());
+    guards_.push_back(
+        MakeGuard(parameter(i).name, (range.start + range.count) * width, context.device));
   }
 }
 

@@ -27,6 +27,14 @@
 
 namespace ds::zero {
 
+// Returns whether this process holds the values of a parameter now. A built-in block has none
+// before its engine is built.
+bool HasValues(const at::Tensor& parameter);
+
+// Returns whether the parameter has no values because they are sharded among the ranks of an
+// engine, or were when that engine was destroyed.
+bool IsReleased(const at::Tensor& parameter);
+
 class FlatParameters {
  public:
   // Moves the parameters into the buffer and converts them to the training dtype, except for

@@ -185,9 +185,14 @@ void ShardedModel::FreeBuffers() {
 
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
   if (!CanMarkBackwardEntry(outputs)) return outputs;
-  return MarkBackwardEntry(std::move(outputs), [this, mark = residency_->AddMark(index)] {
-    residency_->EnterBackward(mark, gradient_end_);
-  });
+  const auto on_reached = [self = std::weak_ptr(self_), mark = residency_->AddMark(index)] {
+    const std::shared_ptr<ShardedModel*> model = self.lock();
+    TORCH_CHECK(model != nullptr,
+                "a backward pass goes through a model whose engine has been destroyed: keep the "
+                "engine until the pass has ended");
+    (*model)->residency_->EnterBackward(mark, (*model)->gradient_end_);
+  };
+  return MarkBackwardEntry(std::move(outputs), on_reached);
 }
 
 void ShardedModel::BeginForward(UnitRange units) {
@@ -246,17 +251,23 @@ void ShardedModel::AcceptGradients(bool accepts) {
   for (const auto& unit : units_) unit->AcceptGradients(accepts);
 }
 
-std::string ShardedModel::FindStrayGradient() const {
+Status ShardedModel::CheckNoStrayGradients() const {
   for (const auto& unit : units_) {
     for (const auto& bucket : unit->buckets()) {
-      if (!bucket->trainable()) continue;
       for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
         const NamedParameter& parameter = bucket->parameters().parameter(i);
-        if (parameter.tensor.grad().defined()) return parameter.name;
+        if (!parameter.tensor.grad().defined()) continue;
+        return FailedPreconditionError(
+            "parameter " + parameter.name +
+            (bucket->trainable()
+                 ? " has a gradient in .grad that has not come from Engine::backward: reset .grad"
+                 : " was frozen when the engine was created and has a gradient now, which would "
+                   "not be trained on: freeze it again and reset .grad, or create the engine "
+                   "after unfreezing it"));
       }
     }
   }
-  return "";
+  return OkStatus();
 }
 
 void ShardedModel::ScaleGradients(double factor) {

@@ -82,7 +82,8 @@ class ShardedModel {
   // backward pass recomputes it, and before its parameters are read or written.
   void Enter(int index) { residency_->EnterForward(index); }
   // Ends the forward pass of unit `index`. The caller must replace the unit's outputs, and
-  // everything that later units use, by the returned tensors.
+  // everything that later units use, by the returned tensors. A backward pass through them throws
+  // once this object is destroyed.
   std::vector<at::Tensor> LeaveForward(int index, std::vector<at::Tensor> outputs);
 
   // Ends the forward pass after the last unit. If a backward pass follows, that unit stays present.
@@ -105,9 +106,10 @@ class ShardedModel {
   void SetUpdates(UnitUpdates updates) { residency_->SetUpdates(std::move(updates)); }
   // Sets whether backward passes may bring gradients (default: yes). Otherwise they throw.
   void AcceptGradients(bool accepts);
-  // Returns the name of a trained parameter with a gradient in `.grad`, or "". A backward pass
-  // leaves none there, so an update would not use it.
-  std::string FindStrayGradient() const;
+  // Fails if a parameter has a gradient in `.grad`: a backward pass leaves none there, so an update
+  // would not use it, and a later pass would add it to its own gradient. Names a parameter that was
+  // frozen when the model was created, and is no more.
+  Status CheckNoStrayGradients() const;
   // Multiplies the gradients of later backward passes by `factor`.
   void ScaleGradients(double factor);
 
@@ -134,6 +136,8 @@ class ShardedModel {
   std::int64_t resident_parameter_bytes_ = 0;  // of shards that would otherwise be offloaded
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;
+  // The marks in autograd graphs, which may outlive this object, refer to it weakly.
+  std::shared_ptr<ShardedModel*> self_ = std::make_shared<ShardedModel*>(this);
 };
 
 // Calls visit(Bucket&) for the buckets of a model, in model order.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/zero/flat_parameters.h"
+
 namespace ds::zero {
 namespace {
 
@@ -23,7 +25,7 @@ std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units)
     for (const NamedParameter& parameter : unit.parameters) {
       const at::Tensor& tensor = parameter.tensor;
       ++index;
-      if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
+      if (tensor.numel() == 0 || !HasValues(tensor)) continue;
       std::int64_t last = 0;  // element offset from the first one
       for (std::int64_t d = 0; d < tensor.dim(); ++d) {
         last += (tensor.size(d) - 1) * tensor.stride(d);

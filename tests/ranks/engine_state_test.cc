@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/deepspeed_api.h"
+#include "runtime/zero/flat_parameters.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -92,7 +93,7 @@ std::vector<bool> ListPresent(const BlockList& model) {
   std::vector<bool> present;
   for (const auto& block : model.blocks()) {
     for (const at::Tensor& tensor : block->parameters()) {
-      present.push_back(tensor.storage().nbytes() > 0);
+      present.push_back(zero::HasValues(tensor));
     }
   }
   return present;

@@ -2,6 +2,7 @@
 // hooks of their own.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
@@ -299,9 +300,132 @@ TEST(GradientHooks, NameAGradientThatTheStepWouldNotUse) {
     const auto step = engine->step();
     ASSERT_FALSE(step.ok());
     EXPECT_EQ(step.status().code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(step.status().message(), HasSubstr("in .grad of parameter pair.second"));
+    EXPECT_THAT(step.status().message(),
+                HasSubstr("parameter pair.second has a gradient in .grad"));
     block->second.mutable_grad().reset();
     EXPECT_TRUE(engine->step().ok());
+  });
+}
+
+std::string MessageOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+TEST(GradientHooks, RefuseABackwardPassOverAGradientThatIsThere) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    const auto engine = Engine::create(model, TinyConfig({}), {.world = &world}).value();
+    const at::Tensor loss = engine->forward(RegressionBatch(0, 0, at::kFloat));
+    block->second.mutable_grad() = at::ones_like(block->second);
+    EXPECT_THAT(MessageOf([&] { engine->backward(loss); }),
+                HasSubstr("parameter pair.second has a gradient in .grad"));
+    block->second.mutable_grad().reset();
+    engine->backward(loss);
+    EXPECT_TRUE(engine->step().ok());
+  });
+}
+
+TEST(GradientHooks, NameAParameterThatWasUnfrozenTooLate) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      auto model = std::make_shared<BlockList>();
+      const auto block = std::make_shared<TwoMatrices>();
+      block->second.set_requires_grad(false);
+      model->Add(block);
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+      block->second.set_requires_grad(true);
+      engine->backward(engine->forward(RegressionBatch(0, 0, at::kFloat)));
+      EXPECT_THAT(std::string(engine->step().status().message()),
+                  HasSubstr("parameter pair.second was frozen when the engine was created"));
+    });
+  }
+}
+
+TEST(BackwardPass, ThatHasThrownEndsItsStep) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      auto model = std::make_shared<BlockList>();
+      const auto block = std::make_shared<TwoMatrices>();
+      model->Add(block);
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+      const auto hook = block->first.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("by the user"); });
+      const at::Tensor loss = engine->forward(RegressionBatch(0, 0, at::kFloat));
+      EXPECT_ANY_THROW(engine->backward(loss));
+      block->first.remove_hook(hook);
+      EXPECT_THAT(
+          MessageOf([&] { engine->backward(engine->forward(RegressionBatch(0, 1, at::kFloat))); }),
+          HasSubstr("a backward pass of this step has thrown"));
+      EXPECT_THAT(std::string(engine->step().status().message()),
+                  HasSubstr("a backward pass of this step has thrown"));
+    });
+  }
+}
+
+TEST(BackwardPass, ThroughAnEngineThatHasEndedThrows) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      auto model = std::make_shared<BlockList>();
+      model->Add(std::make_shared<TwoMatrices>());
+      auto engine = Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+      const at::Tensor loss = engine->forward(RegressionBatch(0, 0, at::kFloat));
+      engine.reset();
+      EXPECT_THAT(MessageOf([&] { loss.backward(); }),
+                  HasSubstr("a model whose engine has been destroyed"));
+    });
+  }
+}
+
+TEST(ReleasedParameters, AreNotTrainedFromNewValuesByALaterEngine) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    model->Add(std::make_shared<TwoMatrices>());
+    const config::DsConfig config = TinyConfig({.stage = 3});
+    Engine::create(model, config, {.world = &world}).value().reset();
+    const auto second = Engine::create(model, config, {.world = &world});
+    ASSERT_FALSE(second.ok());
+    EXPECT_THAT(second.status().message(), HasSubstr("the values of parameter pair.first went"));
+    const auto read = [](const std::string&, std::int64_t, const at::Tensor& values) {
+      values.fill_(0.5);
+      return OkStatus();
+    };
+    EXPECT_TRUE(Engine::create(model, config, {.world = &world, .read_values = read}).ok());
+  });
+}
+
+TEST(ReleasedParameters, AreNamedByEveryWayOfReading) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    config::DsConfig config = TinyConfig({.stage = 3});
+    config.zero_optimization.offload_param.device = config::OffloadDevice::kCpu;
+    const auto engine = Engine::create(model, config, {.world = &world}).value();
+    const at::Tensor& w = block->first;
+    const at::Tensor zero = at::zeros({1}, at::kLong);
+    const std::vector<std::pair<std::string, std::function<void()>>> ways{
+        {"item", [&] { w[0][0].item(); }},
+        {"index_select", [&] { w.index_select(0, zero); }},
+        {"embedding", [&] { at::embedding(w, zero); }},
+        {"linear",
+         [&] {
+           at::linear(at::ones({1, w.size(1)}), w);
+         }},
+        {"transpose", [&] { w.t().contiguous(); }},
+        {"narrow", [&] { w.narrow(0, 1, 1).clone(); }},
+    };
+    for (const auto& [name, way] : ways) {
+      EXPECT_THAT(MessageOf(way), HasSubstr("parameter pair.first is sharded")) << name;
+    }
   });
 }
 
