@@ -1,6 +1,7 @@
 #include "runtime/engine/build_engine.h"
 
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,8 +47,9 @@ StatusOr<c10::Device> ChooseDevice(c10::Device wanted, c10::Device of_group) {
                               ": name that in EngineOptions::device, or its type alone");
 }
 
-StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
-                                              const config::DsConfig& config,
+// `Model` is BlockList or UnitList.
+template <typename Model>
+StatusOr<optim::ParameterGrouper> MakeGrouper(const Model& model, const config::DsConfig& config,
                                               const EngineOptions& options) {
   const config::OptimizerConfig& optimizer = config.optimizer;
   if (std::holds_alternative<config::MuonConfig>(optimizer.algorithm)) {
@@ -183,14 +185,26 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   return context;
 }
 
+std::vector<zero::ParameterUnit> ListUnits(const BlockList& model,
+                                           const optim::ParameterGrouper& grouper,
+                                           const EngineOptions& options) {
+  return BuildUnits(model, grouper, options.recompute);
+}
+std::vector<zero::ParameterUnit> ListUnits(const UnitList& model,
+                                           const optim::ParameterGrouper& grouper,
+                                           const EngineOptions& /*options*/) {
+  return BuildUnits(model, grouper);
+}
+
 // Returns the model's units. Their parameters have a group and know how their gradients are
 // communicated.
-StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
+template <typename Model>
+StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const Model& model,
                                                          const config::DsConfig& config,
-                                                         const EngineOptions& options,
-                                                         const precision::DtypePolicy& dtypes) {
+                                                         const EngineOptions& options) {
   DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, MakeGrouper(model, config, options));
-  std::vector<zero::ParameterUnit> units = BuildUnits(model, grouper, options.recompute);
+  std::vector<zero::ParameterUnit> units = ListUnits(model, grouper, options);
+  const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
   // From stage 1, as in DeepSpeed.
   if (dtypes.autocast && config.zero_optimization.stage > 0) {
     ReduceModulesIn(*dtypes.autocast, config.torch_autocast.lower_precision_safe_modules, model,
@@ -206,10 +220,11 @@ StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
   return units;
 }
 
-StatusOr<ModuleBuffers> TakeBuffers(const BlockList& model, const config::DsConfig& config,
-                                    c10::Device device) {
-  DS_ASSIGN_OR_RETURN(ModuleBuffers buffers, ModuleBuffers::Find(model, device));
-  if (config.buffer_dtype) buffers.Cast(precision::ToScalarType(*config.buffer_dtype));
+StatusOr<ModuleBuffers> CastBuffers(StatusOr<ModuleBuffers> buffers,
+                                    const config::DsConfig& config) {
+  if (buffers.ok() && config.buffer_dtype) {
+    buffers->Cast(precision::ToScalarType(*config.buffer_dtype));
+  }
   return buffers;
 }
 
@@ -237,17 +252,40 @@ struct ModelDescription {
   zero::FillUnit fill;
 };
 
-// Describes the model on this rank. An error may concern this rank only.
+// Describes the model on this rank. An error may concern this rank only. `buffers` are the model's.
+template <typename Model>
+Status DescribeUnitsAndBuffers(const Model& model, const config::DsConfig& config,
+                               const EngineOptions& options, StatusOr<ModuleBuffers> buffers,
+                               ModelDescription* described) {
+  DS_ASSIGN_OR_RETURN(described->units, DescribeUnits(model, config, options));
+  DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
+  DS_ASSIGN_OR_RETURN(described->buffers, CastBuffers(std::move(buffers), config));
+  return OkStatus();
+}
+
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, const topology::Mesh& mesh,
                      ModelDescription* described) {
   DS_RETURN_IF_ERROR(CheckBufferedPartitions(config, options, model));
   DS_RETURN_IF_ERROR(CheckPipelineSupport(mesh, model, options.world->rank()));
-  DS_ASSIGN_OR_RETURN(described->units,
-                      DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
-  DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
-  DS_ASSIGN_OR_RETURN(described->buffers, TakeBuffers(model, config, options.device));
+  DS_RETURN_IF_ERROR(DescribeUnitsAndBuffers(
+      model, config, options, ModuleBuffers::Find(model, options.device), described));
   DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(model, described->units, options));
+  return OkStatus();
+}
+
+Status DescribeModel(const UnitList& model, const config::DsConfig& config,
+                     const EngineOptions& options, const topology::Mesh& mesh,
+                     ModelDescription* described) {
+  const topology::Degrees& degrees = mesh.degrees();
+  if (degrees.pipeline * degrees.sequence * degrees.tensor * degrees.expert > 1) {
+    return UnimplementedError(
+        "a model of units is trained with data parallelism and ZeRO only: pipeline, sequence, "
+        "tensor and expert ranks need a model of blocks");
+  }
+  DS_RETURN_IF_ERROR(DescribeUnitsAndBuffers(
+      model, config, options, ModuleBuffers::Take(model.buffers, options.device), described));
+  DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(described->units, options));
   return OkStatus();
 }
 
@@ -299,19 +337,24 @@ void OpenChannels(const config::PipelineConfig& pipeline, RankTopology* topology
                       .gradients = pipeline.grad_partitioned});
 }
 
-// Builds the components that the ranks of a job have to build together. Collective.
-Status BuildComponents(const std::shared_ptr<BlockList>& blocks, const config::DsConfig& config,
+// Describes a model on a mesh; see DescribeModel.
+using ModelDescriber = std::function<Status(
+    const EngineOptions& options, const topology::Mesh& mesh, ModelDescription* described)>;
+
+// Builds the components that the ranks of a job have to build together. `chunks` are the model's
+// pipeline chunks on this rank. Collective.
+Status BuildComponents(const ModelDescriber& describe, int chunks, const config::DsConfig& config,
                        const EngineOptions& options, EngineComponents* engine) {
   EngineResources& resources = engine->resources;
   RankTopology& topology = engine->topology;
   TrainedModel& model = engine->model;
   topology.world = options.world;
   DS_ASSIGN_OR_RETURN(topology.mesh, MakeMesh(options.degrees, config, options.world->size()));
-  DS_RETURN_IF_ERROR(CheckConfig(config, options, blocks->chunk_count(), topology.mesh));
+  DS_RETURN_IF_ERROR(CheckConfig(config, options, chunks, topology.mesh));
   DS_RETURN_IF_ERROR(CheckTensorRanksAreEqual(topology.mesh, *options.world));
   ModelDescription described;
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(
-      DescribeModel(*blocks, config, options, topology.mesh, &described), *options.world));
+  DS_RETURN_IF_ERROR(
+      comm::AgreeOnStatus(describe(options, topology.mesh, &described), *options.world));
   DS_ASSIGN_OR_RETURN(zero::Tiers tiers, OpenTiers(config, options, &resources.file_tiers));
   DS_ASSIGN_OR_RETURN(activation::Keeper keeper,
                       OpenKeeper(config, options, &resources.file_tiers));
@@ -319,8 +362,7 @@ Status BuildComponents(const std::shared_ptr<BlockList>& blocks, const config::D
   const zero::Context context = MakeContext(config, options, topology.mesh, tiers, described.units);
   DS_ASSIGN_OR_RETURN(model.sharded, ShardModel(described, context));
   model.parameter_count = CountParameters(*model.sharded, topology.mesh);
-  topology.virtual_stages = {options.schedule, topology.mesh.degrees().pipeline,
-                             blocks->chunk_count()};
+  topology.virtual_stages = {options.schedule, topology.mesh.degrees().pipeline, chunks};
   if (context.groups.stage != nullptr) OpenChannels(config.pipeline, &topology);
   model.buffers = std::move(described.buffers);
   model.buffers.MakeEqual(*context.groups.gradients);
@@ -367,15 +409,13 @@ void BeginSteps(const config::DsConfig& config, const EngineOptions& options, St
   step->loss_scaler = precision::MakeLossScaler(config);
 }
 
-}  // namespace
-
-StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(std::shared_ptr<BlockList> model,
-                                                        const config::DsConfig& config,
-                                                        EngineOptions options) {
+StatusOr<std::unique_ptr<EngineComponents>> Build(const ModelDescriber& describe, int chunks,
+                                                  const config::DsConfig& config,
+                                                  EngineOptions options) {
   auto engine = std::make_unique<EngineComponents>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, &engine->resources));
   try {
-    DS_RETURN_IF_ERROR(BuildComponents(model, config, options, engine.get()));
+    DS_RETURN_IF_ERROR(BuildComponents(describe, chunks, config, options, engine.get()));
     // All ranks have an optimizer at this point.
     DS_RETURN_IF_ERROR(comm::AgreeOnStatus(
         OpenFirstRanksMonitors(config, options, &engine->reporter), *options.world));
@@ -386,7 +426,6 @@ StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(std::shared_ptr<BlockLis
                          std::string(of_torch ? of_torch->what_without_backtrace() : error.what()));
     throw;
   }
-  engine->model.blocks = std::move(model);
   engine->config = config;
   BeginSteps(config, options, &engine->step);
   const auto shared = static_cast<std::int64_t>(options.world->shared_bytes());
@@ -395,6 +434,31 @@ StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(std::shared_ptr<BlockLis
   OpenMeasurements(config, options, /*prints_micro_batches=*/!engine->topology.channels,
                    &engine->reporter);
   return engine;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(std::shared_ptr<BlockList> model,
+                                                        const config::DsConfig& config,
+                                                        EngineOptions options) {
+  const auto describe = [&](const EngineOptions& opened, const topology::Mesh& mesh,
+                            ModelDescription* described) {
+    return DescribeModel(*model, config, opened, mesh, described);
+  };
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<EngineComponents> engine,
+                      Build(describe, model->chunk_count(), config, std::move(options)));
+  engine->model.blocks = std::move(model);
+  return engine;
+}
+
+StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(const UnitList& model,
+                                                        const config::DsConfig& config,
+                                                        EngineOptions options) {
+  const auto describe = [&](const EngineOptions& opened, const topology::Mesh& mesh,
+                            ModelDescription* described) {
+    return DescribeModel(model, config, opened, mesh, described);
+  };
+  return Build(describe, /*chunks=*/1, config, std::move(options));
 }
 
 }  // namespace ds::engine

@@ -139,6 +139,14 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
   return std::unique_ptr<Engine>(new Engine(std::move(components)));
 }
 
+StatusOr<std::unique_ptr<Engine>> Engine::create(const UnitList& model,
+                                                 const config::DsConfig& config,
+                                                 EngineOptions options) {
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<EngineComponents> components,
+                      BuildEngine(model, config, std::move(options)));
+  return std::unique_ptr<Engine>(new Engine(std::move(components)));
+}
+
 Engine::Engine(std::unique_ptr<EngineComponents> components)
     : components_(std::move(components)),
       state_(std::make_unique<EngineState>(components_->model, components_->step)) {}
@@ -149,9 +157,9 @@ at::Tensor Engine::forward(Bundle batch) {
   return Executor(*components_).Forward(std::move(batch));
 }
 
-void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
+void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas, bool retain_graph) {
   components_->topology.CheckSingleStage("backward");
-  Executor(*components_).Backward(loss, scale_wrt_gas);
+  Executor(*components_).Backward(loss, scale_wrt_gas, retain_graph);
 }
 
 StatusOr<StepResult> Engine::step() {

@@ -48,6 +48,7 @@ class MemoryLedger;
 namespace ds::engine {
 
 struct EngineComponents;
+struct UnitList;
 
 // Fills `values` with the initial elements [first, first + values.numel()) of the parameter with
 // the full name `name`. `values` is flat, contiguous, in the training dtype, on the engine's
@@ -98,6 +99,12 @@ class Engine {
   static StatusOr<std::unique_ptr<Engine>> create(std::shared_ptr<BlockList> model,
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});
+  // The same for a model that the caller runs; UnitPasses tells the engine of its passes, and
+  // `forward` throws. It is trained with data parallelism and ZeRO. All parameters have values on
+  // every rank, and rank 0's are kept, unless options.read_values provides them.
+  static StatusOr<std::unique_ptr<Engine>> create(const UnitList& model,
+                                                  const config::DsConfig& config,
+                                                  EngineOptions options = {});
   ~Engine();
 
   // Runs the blocks and returns the loss that the last one set: a scalar, the mean over this
@@ -108,8 +115,8 @@ class Engine {
 
   // Accumulates the gradients of loss / gradient_accumulation_steps, or, with scale_wrt_gas false,
   // of a loss that the caller has divided. `loss` is the latest result of forward, or computed from
-  // it.
-  void backward(const at::Tensor& loss, bool scale_wrt_gas = true);
+  // it. With `retain_graph`, another backward pass through its graph is possible.
+  void backward(const at::Tensor& loss, bool scale_wrt_gas = true, bool retain_graph = false);
 
   // After the last micro-batch of a step (or, with managed_gradient_accumulation false, at each
   // call): reduces the remaining gradients, clips, updates the parameters, advances the schedule.
@@ -137,13 +144,12 @@ class Engine {
  private:
   friend class DeepSpeedApi;
   friend class Executor;
+  friend class GatheredParameters;
   friend class TensorAccess;
+  friend class UnitPasses;
   friend StatusOr<Evaluation> Evaluate(Engine& engine,
                                        const std::function<StatusOr<Bundle>()>& next_batch,
                                        std::int64_t micro_batches);
-  friend Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
-                                       std::optional<int> modifier_rank,
-                                       const std::function<Status()>& body);
   explicit Engine(std::unique_ptr<EngineComponents> components);
   std::unique_ptr<EngineComponents> components_;
   std::unique_ptr<checkpoint::Stateful> state_;

@@ -80,20 +80,6 @@ Status CheckIsBuilt(const pipeline::StageProgram& program, int chunks, bool has_
   return OkStatus();
 }
 
-// Lets gradients arrive while it lives.
-class AcceptedGradients {
- public:
-  explicit AcceptedGradients(zero::ShardedModel& model) : model_(model) {
-    model_.AcceptGradients(true);
-  }
-  ~AcceptedGradients() { model_.AcceptGradients(false); }
-  AcceptedGradients(const AcceptedGradients&) = delete;
-  AcceptedGradients& operator=(const AcceptedGradients&) = delete;
-
- private:
-  zero::ShardedModel& model_;
-};
-
 // Fails if the gradients of the step in progress are not those of its backward passes.
 Status CheckGradients(const StepInProgress& step, const zero::ShardedModel& model) {
   if (step.backward_is_unfinished) {
@@ -148,9 +134,13 @@ void Executor::BeginMicroBatch(Bundle* bundle) {
   bundle->loss_unit = step_.loss_unit();
   if (config_.fp16.enabled && config_.fp16.auto_cast) CastInputs(*bundle);
   if (!c10::GradMode::is_enabled()) return;
-  reporter_.phases.EndMicroBatch();
   const at::Tensor& labels_or_none = bundle->tensor("labels");
-  const std::int64_t labels = labels_or_none.defined() ? labels_or_none.numel() : 0;
+  CountMicroBatch(samples, labels_or_none.defined() ? labels_or_none.numel() : 0);
+}
+
+void Executor::CountMicroBatch(std::int64_t samples, std::int64_t labels) {
+  reporter_.phases.EndMicroBatch();
+  StepInProgress& current = step_.state.current;
   current.samples += samples;
   current.tokens += labels;
   current.most_labels = std::max(current.most_labels, labels);
@@ -158,6 +148,8 @@ void Executor::BeginMicroBatch(Bundle* bundle) {
 }
 
 Bundle Executor::RunChunk(Bundle bundle, int chunk) {
+  TORCH_CHECK(model_.blocks != nullptr,
+              "the engine was created from a UnitList, which its caller runs: see UnitPasses");
   ThrowIfError(model_.ReloadStates());
   const bool records = c10::GradMode::is_enabled();
   if (records) step_.state.current.backward_is_latest = false;
@@ -197,8 +189,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
   return ForwardToLoss(std::move(bundle), /*chunk=*/0);
 }
 
-void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
-                             const std::function<void()>& backward) {
+void Executor::BeginGradients(double arrival_factor, zero::DelayedGradients* delayed) {
   ThrowIfError(CheckGradients(step_.state.current, *model_.sharded));
   step_.state.current.backward_is_unfinished = true;
   const zero::GradientEnd end =
@@ -209,14 +200,14 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   if (delayed != nullptr) model_.sharded->DelayGradients(delayed);
   reporter_.phases.Start(&PhaseTimes::backward);
   reporter_.phases.Start(&PhaseTimes::backward_inner);
-  {
-    const AcceptedGradients accepted(*model_.sharded);
-    backward();
-  }
+  model_.sharded->AcceptGradients(true);
+}
+
+void Executor::EndGradients(int chunk, zero::DelayedGradients* delayed) {
+  model_.sharded->AcceptGradients(false);
   reporter_.phases.Stop(&PhaseTimes::backward_inner);
-  const models::BlockRange blocks = model_.blocks->chunk(chunk);
   reporter_.phases.Start(&PhaseTimes::backward_allreduce);
-  model_.sharded->EndBackward({blocks.first, blocks.end});
+  model_.sharded->EndBackward(model_.UnitsOf(chunk));
   reporter_.phases.Stop(&PhaseTimes::backward_allreduce);
   reporter_.phases.Stop(&PhaseTimes::backward);
   step_.state.current.backward_is_unfinished = false;
@@ -229,34 +220,53 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   reporter_.memory.Mark("backward");
 }
 
+void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
+                             const std::function<void()>& backward) {
+  BeginGradients(arrival_factor, delayed);
+  try {
+    backward();
+  } catch (...) {
+    model_.sharded->AcceptGradients(false);
+    throw;
+  }
+  EndGradients(chunk, delayed);
+}
+
 void Executor::BringWeightGradients(MicroBatchState* state, int chunk) {
   ThrowIfError(model_.ReloadStates());
   step_.state.current.backward_is_latest = false;  // of another micro-batch
   model_.sharded->EndGradients(BringsLastGradients() ? zero::GradientEnd::kAsSharded
                                                      : ChooseEndAmongOthers(*model_.sharded));
   model_.sharded->ScaleGradients(1.0);
-  const models::BlockRange blocks = model_.blocks->chunk(chunk);
   reporter_.phases.Start(&PhaseTimes::backward);
   reporter_.phases.Start(&PhaseTimes::backward_inner);
-  model_.sharded->BringGradients({blocks.first, blocks.end}, &state->delayed);
+  model_.sharded->BringGradients(model_.UnitsOf(chunk), &state->delayed);
   reporter_.phases.Stop(&PhaseTimes::backward_inner);
   reporter_.phases.Stop(&PhaseTimes::backward);
   if (chunk == 0) ++step_.state.current.micro_batches;
 }
 
-void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
-  BackwardFromLoss(loss, scale_wrt_gas, /*chunk=*/0, /*delayed=*/nullptr);
+void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas, bool retain_graph) {
+  BackwardFromLoss(loss, scale_wrt_gas, /*chunk=*/0, /*delayed=*/nullptr, retain_graph);
 }
 
 void Executor::BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
-                                zero::DelayedGradients* delayed) {
+                                zero::DelayedGradients* delayed, bool retain_graph) {
   ThrowIfError(model_.ReloadStates());
   const double weight = scale_wrt_gas ? step_.state.current.FindWeight(loss) : 1.0;
   const double scale = step_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
   step_.state.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
   TakeGradients(chunk, factor, delayed,
-                [&] { loss.backward(at::full_like(loss, scale / factor)); });
+                [&] { loss.backward(at::full_like(loss, scale / factor), retain_graph); });
+}
+
+void Executor::BeginUserBackward(const at::Tensor& loss) {
+  TORCH_CHECK(!config_.fp16.enabled,
+              "loss.backward() does not apply fp16's loss scale: call engine.backward(loss)");
+  ThrowIfError(model_.ReloadStates());
+  step_.state.current.losses.push_back({loss, /*scale_wrt_gas=*/true, /*weight=*/1.0});
+  BeginGradients(step_.backward_scale(/*scale_wrt_gas=*/true), /*delayed=*/nullptr);
 }
 
 Status Executor::Reduce() {

@@ -60,24 +60,31 @@ class Executor {
   // complete. Reduce reduces the remaining gradients, once, if the step is due; otherwise it does
   // nothing, and Step returns StepResult::boundary false.
   at::Tensor Forward(Bundle bundle);
-  void Backward(const at::Tensor& loss, bool scale_wrt_gas);
+  void Backward(const at::Tensor& loss, bool scale_wrt_gas, bool retain_graph = false);
   Status Reduce();
   StatusOr<StepResult> Step();
 
  private:
   friend class StageRun;
+  friend class UnitPasses;
 
   // Counts the micro-batch and sets the bundle's fields that the blocks of all chunks read.
   void BeginMicroBatch(Bundle* bundle);
+  void CountMicroBatch(std::int64_t samples, std::int64_t labels);
   Bundle RunChunk(Bundle bundle, int chunk);
   Bundle RunToLoss(Bundle bundle, int chunk);
   at::Tensor ForwardToLoss(Bundle bundle, int chunk);
   void BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
-                        zero::DelayedGradients* delayed);
+                        zero::DelayedGradients* delayed, bool retain_graph = false);
+  // Begins a backward pass that the user has started, and EndGradients ends. `loss` is its value.
+  void BeginUserBackward(const at::Tensor& loss);
   // Runs a full backward or kInputGradient. With kInputGradient the weight gradients stay in the
   // state until BringWeightGradients.
   void RunBackward(MicroBatchState* state, const pipeline::Task& task);
   void BringWeightGradients(MicroBatchState* state, int chunk);
+  // TakeGradients calls these two around the pass.
+  void BeginGradients(double arrival_factor, zero::DelayedGradients* delayed);
+  void EndGradients(int chunk, zero::DelayedGradients* delayed);
   // Runs `backward`, which produces the gradients of the chunk's parameters, each multiplied by
   // `arrival_factor`, and ends the micro-batch. If `delayed` is not null, it stores them there
   // instead.

@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "runtime/checkpoint/tensor_source.h"
@@ -67,60 +68,92 @@ Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen)
   return OkStatus();
 }
 
-// Runs the body. An exception becomes this rank's status, because other ranks wait for one.
-Status RunBody(TrainedModel& model, const std::function<Status()>& body) {
-  model.gathered = true;
-  Status status;
-  try {
-    status = body();
-  } catch (const std::exception& error) {
-    status = InternalError(error.what());
-  }
-  model.gathered = false;
-  return status;
-}
-
 }  // namespace
 
-Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
-                              std::optional<int> modifier_rank,
-                              const std::function<Status()>& body) {
-  TrainedModel& model = engine.components_->model;
-  const RankTopology& topology = engine.components_->topology;
-  zero::ShardedModel& sharded = *model.sharded;
-  comm::Communicator& ranks = *sharded.context().groups.gradients;
-  if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks.size())) {
-    return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
-                                " to modify parameters on");
-  }
-  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(topology.mesh, "WithGatheredParameters"));
-  DS_ASSIGN_OR_RETURN(Chosen chosen, FindChosen(sharded, names));
-  const c10::NoGradGuard no_grad;
-  DS_RETURN_IF_ERROR(model.ReloadStates());
-  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreEqual());
-  if (modifier_rank) model.optimizer->Settle();  // a late update would overwrite the written values
-  sharded.BeginReading(chosen.units);
+struct GatheredParameters::Gathered {
+  EngineComponents& engine;
+  std::optional<int> modifier_rank;
+  Chosen chosen;
   std::map<std::string, at::Tensor> before;  // if unsharded
-  for (auto& [name, parameter] : chosen.parameters) {
-    parameter = parameter.detach();  // an alias of a released one would never get memory
-    if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
-  }
-  const Status status = comm::AgreeOnStatus(RunBody(model, body), *topology.world);
-  const bool keeps = status.ok() && modifier_rank;
+
+  comm::Communicator& ranks() const { return *engine.model.sharded->context().groups.gradients; }
+  // Makes the values those of the modifier rank, or of before.
+  void KeepOrRestore(bool keeps);
+};
+
+void GatheredParameters::Gathered::KeepOrRestore(bool keeps) {
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {
-      ranks.Broadcast(parameter, *modifier_rank, name);
+      ranks().Broadcast(parameter, *modifier_rank, name);
     } else if (const auto old = before.find(name);
                old != before.end() && !at::equal(parameter, old->second)) {
       // Otherwise a graph that has saved the parameter would find it changed.
       parameter.copy_(old->second);
     }
   }
+}
+
+GatheredParameters::GatheredParameters(std::unique_ptr<Gathered> gathered)
+    : gathered_(std::move(gathered)) {}
+GatheredParameters::~GatheredParameters() = default;
+
+StatusOr<std::unique_ptr<GatheredParameters>> GatheredParameters::Open(
+    Engine& engine, const std::vector<std::string>& names, std::optional<int> modifier_rank) {
+  EngineComponents& components = *engine.components_;
+  TrainedModel& model = components.model;
+  zero::ShardedModel& sharded = *model.sharded;
+  if (modifier_rank &&
+      (*modifier_rank < 0 || *modifier_rank >= sharded.context().groups.gradients->size())) {
+    return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
+                                " to modify parameters on");
+  }
+  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(components.topology.mesh, "WithGatheredParameters"));
+  DS_ASSIGN_OR_RETURN(Chosen chosen, FindChosen(sharded, names));
+  const c10::NoGradGuard no_grad;
+  DS_RETURN_IF_ERROR(model.ReloadStates());
+  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreEqual());
+  if (modifier_rank) model.optimizer->Settle();  // a late update would overwrite the written values
+  sharded.BeginReading(chosen.units);
+  std::map<std::string, at::Tensor> before;
+  for (auto& [name, parameter] : chosen.parameters) {
+    parameter = parameter.detach();  // an alias of a released one would never get memory
+    if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
+  }
+  model.gathered = true;
+  return std::unique_ptr<GatheredParameters>(new GatheredParameters(std::make_unique<Gathered>(
+      Gathered{components, modifier_rank, std::move(chosen), std::move(before)})));
+}
+
+Status GatheredParameters::Close(Status body) {
+  const std::unique_ptr<Gathered> gathered = std::move(gathered_);
+  if (gathered == nullptr) return FailedPreconditionError("the parameters are closed already");
+  TrainedModel& model = gathered->engine.model;
+  comm::Communicator& world = *gathered->engine.topology.world;
+  model.gathered = false;
+  const c10::NoGradGuard no_grad;
+  const Status status = comm::AgreeOnStatus(std::move(body), world);
+  const bool keeps = status.ok() && gathered->modifier_rank.has_value();
+  gathered->KeepOrRestore(keeps);
   const Status kept =
-      keeps ? comm::AgreeOnStatus(KeepShards(*model.optimizer, chosen), *topology.world) : status;
-  sharded.EndReading();
+      keeps ? comm::AgreeOnStatus(KeepShards(*model.optimizer, gathered->chosen), world) : status;
+  model.sharded->EndReading();
   if (keeps && kept.ok()) model.optimizer->PublishWeights();
   return kept;
+}
+
+Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
+                              std::optional<int> modifier_rank,
+                              const std::function<Status()>& body) {
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<GatheredParameters> gathered,
+                      GatheredParameters::Open(engine, names, modifier_rank));
+  const c10::NoGradGuard no_grad;
+  Status status;
+  try {
+    status = body();
+  } catch (const std::exception& error) {  // other ranks wait for this one's status
+    status = InternalError(error.what());
+  }
+  return gathered->Close(std::move(status));
 }
 
 }  // namespace ds::engine

@@ -4,6 +4,7 @@
 // DeepSpeed's zero.GatheredParameters.
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,8 +34,29 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
                               std::optional<int> modifier_rank,
                               const std::function<Status()>& body);
 
+// The same as two calls, for bodies that are no function: `with` blocks of Python. All ranks call
+// Open, then Close before they use the engine again or destroy this object.
+class GatheredParameters {
+ public:
+  static StatusOr<std::unique_ptr<GatheredParameters>> Open(Engine& engine,
+                                                            const std::vector<std::string>& names,
+                                                            std::optional<int> modifier_rank);
+  ~GatheredParameters();
+  GatheredParameters(const GatheredParameters&) = delete;
+  GatheredParameters& operator=(const GatheredParameters&) = delete;
+
+  // `body` is the status of this rank's work meanwhile. Returns as WithGatheredParameters.
+  Status Close(Status body);
+
+ private:
+  struct Gathered;
+  explicit GatheredParameters(std::unique_ptr<Gathered> gathered);
+  std::unique_ptr<Gathered> gathered_;  // null once closed
+};
+
 }  // namespace ds::engine
 
 namespace ds {
+using engine::GatheredParameters;
 using engine::WithGatheredParameters;
 }  // namespace ds

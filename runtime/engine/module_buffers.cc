@@ -23,25 +23,31 @@ at::Tensor Flatten(const at::Tensor& tensor) {
 }  // namespace
 
 StatusOr<ModuleBuffers> ModuleBuffers::Find(const BlockList& model, c10::Device device) {
-  ModuleBuffers buffers;
-  std::set<const void*> seen;
+  std::vector<Named> named;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_buffers()) {
-      at::Tensor tensor = item.value();
-      if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-      const std::string name = block->FullName(item.key());
-      if (tensor.device() != device) {
-        return InvalidArgumentError("buffer " + name + " is on " + tensor.device().str() +
-                                    ", the engine on " + device.str());
-      }
-      if (tensor.layout() != at::kStrided) {
-        return UnimplementedError("buffer " + name + " is sparse; only dense ones are kept alike");
-      }
-      // A lazy conjugate or negation has no storage of its own.
-      const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
-      if (!plain.is_same(tensor)) tensor.set_data(plain);
-      buffers.all_.push_back({name, tensor});
+      named.push_back({block->FullName(item.key()), item.value()});
     }
+  }
+  return Take(named, device);
+}
+
+StatusOr<ModuleBuffers> ModuleBuffers::Take(const std::vector<Named>& named, c10::Device device) {
+  ModuleBuffers buffers;
+  std::set<const void*> seen;
+  for (const auto& [name, tensor] : named) {
+    if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    if (tensor.device() != device) {
+      return InvalidArgumentError("buffer " + name + " is on " + tensor.device().str() +
+                                  ", the engine on " + device.str());
+    }
+    if (tensor.layout() != at::kStrided) {
+      return UnimplementedError("buffer " + name + " is sparse; only dense ones are kept alike");
+    }
+    // A lazy conjugate or negation has no storage of its own.
+    const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
+    if (!plain.is_same(tensor)) tensor.set_data(plain);
+    buffers.all_.push_back({name, tensor});
   }
   return buffers;
 }

@@ -25,6 +25,13 @@ class ModuleBuffers {
   // buffer is not on `device` or not dense.
   static StatusOr<ModuleBuffers> Find(const BlockList& model, c10::Device device);
 
+  struct Named {
+    std::string name;  // full
+    at::Tensor tensor;
+  };
+  // The same for these buffers.
+  static StatusOr<ModuleBuffers> Take(const std::vector<Named>& buffers, c10::Device device);
+
   // Converts buffers of a floating-point type.
   void Cast(c10::ScalarType type);
   // Broadcasts rank 0's values. Collective.
@@ -33,10 +40,6 @@ class ModuleBuffers {
   // additional dimension.
   void AddShards(checkpoint::Replica replica, std::vector<checkpoint::TensorShard>* shards) const;
 
-  struct Named {
-    std::string name;  // full
-    at::Tensor tensor;
-  };
   const std::vector<Named>& all() const { return all_; }
 
  private:

@@ -80,6 +80,24 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
   return units;
 }
 
+std::vector<zero::ParameterUnit> BuildUnits(const UnitList& model,
+                                            const optim::ParameterGrouper& group_of) {
+  std::vector<zero::ParameterUnit> units;
+  for (const UnitDescription& described : model.units) {
+    zero::ParameterUnit unit{.name = described.name, .also_reads = described.also_reads};
+    for (const UnitParameter& parameter : described.parameters) {
+      const auto owner = static_cast<int>(units.size());
+      const optim::ParameterGroup group = group_of(owner, parameter.name, parameter.tensor);
+      unit.parameters.push_back({.name = parameter.name,
+                                 .tensor = parameter.tensor,
+                                 .placement = {.global_shape = parameter.tensor.sizes().vec()},
+                                 .group = group});
+    }
+    units.push_back(std::move(unit));
+  }
+  return units;
+}
+
 void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
                      const BlockList& model, std::vector<zero::ParameterUnit>* units) {
   for (int i = 0; i < model.size(); ++i) {
@@ -97,6 +115,41 @@ void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterU
     if (read_by_others.contains(i)) continue;
     ForEachParameterOf({"torch.nn.Embedding"}, model.block(i),
                        units->at(static_cast<std::size_t>(i)),
+                       [](zero::NamedParameter& parameter) { parameter.sparse_rows = true; });
+  }
+}
+
+namespace {
+
+// Calls visit(parameter) for the parameters of modules of these classes in the list's unit `index`.
+template <typename Visit>
+void ForEachParameterOf(const std::vector<std::string>& classes, const UnitDescription& described,
+                        zero::ParameterUnit& unit, Visit visit) {
+  for (std::size_t i = 0; i < described.parameters.size(); ++i) {
+    const std::string& module_class = described.parameters[i].module_class;
+    if (std::find(classes.begin(), classes.end(), module_class) == classes.end()) continue;
+    visit(unit.parameters[i]);
+  }
+}
+
+}  // namespace
+
+void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
+                     const UnitList& model, std::vector<zero::ParameterUnit>* units) {
+  for (std::size_t i = 0; i < units->size(); ++i) {
+    ForEachParameterOf(classes, model.units[i], (*units)[i],
+                       [&](zero::NamedParameter& parameter) { parameter.reduction = dtype; });
+  }
+}
+
+void ReduceEmbeddingsByRows(const UnitList& model, std::vector<zero::ParameterUnit>* units) {
+  std::set<int> read_by_others;
+  for (const UnitDescription& unit : model.units) {
+    read_by_others.insert(unit.also_reads.begin(), unit.also_reads.end());
+  }
+  for (std::size_t i = 0; i < units->size(); ++i) {
+    if (read_by_others.contains(static_cast<int>(i))) continue;
+    ForEachParameterOf({"torch.nn.Embedding"}, model.units[i], (*units)[i],
                        [](zero::NamedParameter& parameter) { parameter.sparse_rows = true; });
   }
 }
@@ -280,20 +333,23 @@ Status ReadRange(const ValueReader& read, const zero::ParameterUnit& unit,
   return OkStatus();
 }
 
+zero::FillUnit ReadEachUnit(const std::vector<zero::ParameterUnit>& units,
+                            const EngineOptions& options) {
+  return [&](int index, const auto& own) -> StatusOr<zero::FirstValues> {
+    const auto unit = static_cast<std::size_t>(index);
+    for (const zero::OwnRange& range : own) {
+      DS_RETURN_IF_ERROR(ReadRange(options.read_values, units[unit], range));
+    }
+    return zero::FirstValues::kSameEverywhere;
+  };
+}
+
 }  // namespace
 
 StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
                                       const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options) {
-  if (options.read_values) {
-    return zero::FillUnit([&](int index, const auto& own) -> StatusOr<zero::FirstValues> {
-      const auto unit = static_cast<std::size_t>(index);
-      for (const zero::OwnRange& range : own) {
-        DS_RETURN_IF_ERROR(ReadRange(options.read_values, units[unit], range));
-      }
-      return zero::FirstValues::kSameEverywhere;
-    });
-  }
+  if (options.read_values) return ReadEachUnit(units, options);
   DS_RETURN_IF_ERROR(CheckNoneIsReleased(units));
   std::vector<bool> has_values;
   for (int i = 0; i < model.size(); ++i) {
@@ -315,6 +371,22 @@ StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
         }
         return zero::FirstValues::kSameEverywhere;
       });
+}
+
+StatusOr<zero::FillUnit> MakeFillUnit(const std::vector<zero::ParameterUnit>& units,
+                                      const EngineOptions& options) {
+  if (options.read_values) return ReadEachUnit(units, options);
+  DS_RETURN_IF_ERROR(CheckNoneIsReleased(units));
+  for (const zero::ParameterUnit& unit : units) {
+    for (const zero::NamedParameter& parameter : unit.parameters) {
+      if (zero::HasValues(parameter.tensor)) continue;
+      return InvalidArgumentError("parameter " + parameter.name +
+                                  " has no values, and EngineOptions::read_values is not set");
+    }
+  }
+  return zero::FillUnit([](int, const auto&) -> StatusOr<zero::FirstValues> {
+    return zero::FirstValues::kRankZeros;
+  });
 }
 
 }  // namespace ds::engine

@@ -14,6 +14,7 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/unit_list.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
 #include "runtime/zero/parameter_unit.h"
@@ -28,15 +29,22 @@ std::vector<zero::ParameterUnit> BuildUnits(
     const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup,
     const config::RecomputeChoice& recompute = {});
 
+// Makes one unit of each in the list. The parameters are unsplit.
+std::vector<zero::ParameterUnit> BuildUnits(const UnitList& model,
+                                            const optim::ParameterGrouper& group_of);
+
 // Communicates the gradients of modules of these classes (PyTorch's names) in `dtype`:
 // torch_autocast.lower_precision_safe_modules. The gradient of an embedding table is not affected,
 // even if the head shares the table.
 void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
                      const BlockList& model, std::vector<zero::ParameterUnit>* units);
+void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
+                     const UnitList& model, std::vector<zero::ParameterUnit>* units);
 
 // Communicates the gradients of embedding tables by rows (sparse_gradients). Tables that another
 // block also reads are excluded: a head's gradient has no zero rows.
 void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterUnit>* units);
+void ReduceEmbeddingsByRows(const UnitList& model, std::vector<zero::ParameterUnit>* units);
 
 // Selects the matrices that are communicated (trained) or stored (frozen) in quantized form
 // (ZeRO++), as DeepSpeed does. Biases and norms are never quantized: they are small, and their
@@ -76,6 +84,11 @@ StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& confi
 // parameters of a block have values.
 StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
                                       const std::vector<zero::ParameterUnit>& units,
+                                      const EngineOptions& options);
+
+// The same for a UnitList, whose parameters have values on every rank, unless
+// EngineOptions::read_values is set.
+StatusOr<zero::FillUnit> MakeFillUnit(const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options);
 
 }  // namespace ds::engine

@@ -4,6 +4,12 @@
 
 namespace ds::engine {
 
+zero::UnitRange TrainedModel::UnitsOf(int chunk) const {
+  if (blocks == nullptr) return {0, static_cast<int>(sharded->units().size())};
+  const models::BlockRange range = blocks->chunk(chunk);
+  return {range.first, range.end};
+}
+
 Status TrainedModel::ReloadStates() {
   DS_RETURN_IF_ERROR(CheckNotGathered());
   if (states_offloaded) optimizer->MoveBack();

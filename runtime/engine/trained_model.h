@@ -18,13 +18,16 @@
 namespace ds::engine {
 
 struct TrainedModel {
-  std::shared_ptr<BlockList> blocks;
+  std::shared_ptr<BlockList> blocks;  // null if the model was given as a UnitList
   ModuleBuffers buffers;
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;
   std::int64_t parameter_count = 0;  // of all stages
   bool states_offloaded = false;     // offloaded to the host
   bool gathered = false;             // within WithGatheredParameters
+
+  // The units of a pipeline chunk.
+  zero::UnitRange UnitsOf(int chunk) const;
 
   // Moves offloaded states back to the device. Call it before an operation that needs the model's
   // state. Fails while the body of WithGatheredParameters runs, because it would invalidate the

@@ -74,6 +74,7 @@ void Residency::Start(std::vector<PassPosition> positions, GradientEnd end, Unit
                            .pass = is_part ? std::optional(units) : std::nullopt});
   end_ = end;
   at_ = -1;
+  plan_is_stale_ = false;
   planned_marks_.clear();
 }
 
@@ -165,7 +166,8 @@ void Residency::BeginForward(UnitRange units, const std::vector<int>& visits) {
 
 void Residency::EnterForward(int unit) {
   DS_CHECK_MSG(forward_ != nullptr, "a forward pass has not begun");
-  std::optional<int> position = Find(PassPosition::Kind::kForward, unit);
+  std::optional<int> position;
+  if (!plan_is_stale_) position = Find(PassPosition::Kind::kForward, unit);
   if (!position) {
     const PassPosition visit{PassPosition::Kind::kForward, forward_->micro_batch, unit};
     graph_ ? PlanBackward(visit) : PlanForward(visit);
@@ -173,6 +175,13 @@ void Residency::EnterForward(int unit) {
   }
   if (!graph_) visits_.push_back(unit);
   GoTo(*position);
+}
+
+void Residency::AddReads(int unit, int other) {
+  std::vector<int>& reads = planned_[static_cast<std::size_t>(unit)].also_reads;
+  if (unit == other || std::find(reads.begin(), reads.end(), other) != reads.end()) return;
+  reads.push_back(other);
+  plan_is_stale_ = true;
 }
 
 // The visits after the unexpected one are expected to be those that the plan still has.

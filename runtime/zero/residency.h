@@ -67,6 +67,8 @@ class Residency {
   void BeginForward(UnitRange units, const std::vector<int>& visits);
   // Visits a unit: in a forward pass, or in a recomputation within a backward pass.
   void EnterForward(int unit);
+  // Makes `unit` read the parameters of `other`, too, from its next visit on.
+  void AddReads(int unit, int other);
   // The visits of the latest forward pass.
   const std::vector<int>& visits() const { return visits_; }
 
@@ -124,6 +126,7 @@ class Residency {
   std::vector<int> present_;
   std::vector<int> fetched_;
   std::optional<ResidencyPlan> plan_;
+  bool plan_is_stale_ = false;  // made before AddReads
   bool keeps_parameters_ = false;
   GradientEnd end_ = {};  // of the current pass
   UnitUpdates updates_;

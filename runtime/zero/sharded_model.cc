@@ -248,6 +248,7 @@ void ShardedModel::BringGradients(UnitRange units, DelayedGradients* delayed) {
 }
 
 void ShardedModel::AcceptGradients(bool accepts) {
+  accepts_gradients_ = accepts;
   for (const auto& unit : units_) unit->AcceptGradients(accepts);
 }
 

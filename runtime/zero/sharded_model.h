@@ -81,6 +81,8 @@ class ShardedModel {
   // Gathers unit `index` and the units it also reads. Call it before its forward, also if a
   // backward pass recomputes it, and before its parameters are read or written.
   void Enter(int index) { residency_->EnterForward(index); }
+  // Makes unit `index` read unit `other`, too, from its next Enter on.
+  void AddReads(int index, int other) { residency_->AddReads(index, other); }
   // Ends the forward pass of unit `index`. The caller must replace the unit's outputs, and
   // everything that later units use, by the returned tensors. A backward pass through them throws
   // once this object is destroyed.
@@ -106,6 +108,7 @@ class ShardedModel {
   void SetUpdates(UnitUpdates updates) { residency_->SetUpdates(std::move(updates)); }
   // Sets whether backward passes may bring gradients (default: yes). Otherwise they throw.
   void AcceptGradients(bool accepts);
+  bool accepts_gradients() const { return accepts_gradients_; }
   // Fails if a parameter has a gradient in `.grad`: a backward pass leaves none there, so an update
   // would not use it, and a later pass would add it to its own gradient. Names a parameter that was
   // frozen when the model was created, and is no more.
@@ -133,6 +136,7 @@ class ShardedModel {
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<Residency> residency_;  // set once all units are built
   GradientEnd gradient_end_ = GradientEnd::kAsSharded;
+  bool accepts_gradients_ = true;
   std::int64_t resident_parameter_bytes_ = 0;  // of shards that would otherwise be offloaded
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;

@@ -15,11 +15,13 @@
 namespace ds::engine {
 namespace {
 
-// Puts every module into evaluation mode; the destructor restores the previous modes.
+// Puts every module into evaluation mode; the destructor restores the previous modes. Without
+// blocks it does nothing: the executor reports that.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(const BlockList& model) {
-    for (const std::shared_ptr<Block>& block : model.blocks()) {
+  explicit EvaluationMode(const BlockList* model) {
+    if (model == nullptr) return;
+    for (const std::shared_ptr<Block>& block : model->blocks()) {
       for (const auto& module : block->modules()) {
         modes_.emplace_back(module.get(), module->is_training());
       }
@@ -45,7 +47,7 @@ StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
   const Clock& clock = *engine.components_->reporter.clock;
   RankTopology& topology = engine.components_->topology;
   const auto begin = clock.Now();
-  const EvaluationMode mode(*engine.components_->model.blocks);
+  const EvaluationMode mode(engine.components_->model.blocks.get());
   const c10::NoGradGuard no_grad;
   double sum = 0.0, count = 0.0, hits = 0.0;
   bool counts_hits = false;

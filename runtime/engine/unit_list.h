@@ -1,0 +1,36 @@
+#pragma once
+
+// UnitList describes a model that somebody else runs, such as a Python module: an engine that is
+// created from one shards and trains its parameters, and UnitPasses tells it of the passes.
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/engine/module_buffers.h"
+
+namespace ds::engine {
+
+struct UnitParameter {
+  std::string name;  // unique in the model
+  at::Tensor tensor;
+  // The class of the module that has it, as PyTorch writes it ("torch.nn.Linear"); may be empty.
+  // torch_autocast.lower_precision_safe_modules and sparse_gradients choose by it.
+  std::string module_class;
+};
+
+// Parameters that are gathered, released and reduced together, usually those of a layer.
+struct UnitDescription {
+  std::string name;
+  std::vector<UnitParameter> parameters;
+  // Indices of earlier units with parameters that this unit reads, too (tied weights).
+  std::vector<int> also_reads;
+};
+
+struct UnitList {
+  std::vector<UnitDescription> units;  // a parameter belongs to one unit
+  std::vector<ModuleBuffers::Named> buffers;
+};
+
+}  // namespace ds::engine

@@ -1,0 +1,95 @@
+#include "runtime/engine/unit_passes.h"
+
+#include <ATen/ops/full.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "runtime/engine/engine_components.h"
+#include "runtime/engine/executor.h"
+#include "runtime/zero/backward_entry.h"
+
+namespace ds::engine {
+namespace {
+
+bool IsLoss(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() == 1 && tensor.requires_grad();
+}
+
+// Returns the value of the first loss among the outputs of a model; NaN if there is none.
+at::Tensor FindLoss(const std::vector<at::Tensor>& outputs) {
+  const auto found = std::find_if(outputs.begin(), outputs.end(), IsLoss);
+  if (found != outputs.end()) return found->detach();
+  return at::full({}, std::numeric_limits<double>::quiet_NaN());
+}
+
+// Returns whether the running pass computes the gradients of all leaves, as loss.backward() does;
+// autograd::grad lists the nodes to execute.
+bool IsForAllLeaves() {
+  const auto* some_nodes = torch::autograd::get_current_graph_task_exec_info();
+  return some_nodes != nullptr && some_nodes->empty();
+}
+
+void ThrowIfFailed(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
+
+}  // namespace
+
+UnitPasses::UnitPasses(Engine& engine) : engine_(*engine.components_) {
+  trained_.resize(engine_.model.sharded->units().size());
+  std::iota(trained_.begin(), trained_.end(), 0);
+  evaluated_ = trained_;
+}
+
+void UnitPasses::BeginForward(const MicroBatchFacts& facts) {
+  ThrowIfFailed(engine_.model.ReloadStates());
+  const bool trains = c10::GradMode::is_enabled();
+  if (trains) {
+    engine_.step.state.current.backward_is_latest = false;
+    Executor(engine_).CountMicroBatch(facts.samples, facts.labels);
+    engine_.reporter.phases.Start(&PhaseTimes::forward);
+  }
+  engine_.model.sharded->BeginForward(trains ? trained_ : evaluated_);
+}
+
+void UnitPasses::Enter(int unit) { engine_.model.sharded->Enter(unit); }
+
+void UnitPasses::ReadsAlso(int unit, int other) { engine_.model.sharded->AddReads(unit, other); }
+
+std::vector<at::Tensor> UnitPasses::Leave(int unit, std::vector<at::Tensor> outputs) {
+  return engine_.model.sharded->LeaveForward(unit, std::move(outputs));
+}
+
+std::vector<at::Tensor> UnitPasses::EndForward(std::vector<at::Tensor> outputs) {
+  zero::ShardedModel& sharded = *engine_.model.sharded;
+  const bool trains = c10::GradMode::is_enabled();
+  (trains ? trained_ : evaluated_) = sharded.visits();
+  sharded.EndForward();
+  if (!trains) return outputs;
+  engine_.reporter.phases.Stop(&PhaseTimes::forward);
+  engine_.reporter.memory.Mark("forward");
+  const at::Tensor loss = FindLoss(outputs);
+  return zero::MarkBackwardEntry(std::move(outputs), [self = std::weak_ptr(self_), loss] {
+    const std::shared_ptr<UnitPasses*> passes = self.lock();
+    TORCH_CHECK(passes != nullptr,
+                "a backward pass goes through a model whose engine has been destroyed: keep the "
+                "engine until the pass has ended");
+    (*passes)->OnBackwardFromOutputs(loss);
+  });
+}
+
+void UnitPasses::OnBackwardFromOutputs(const at::Tensor& loss) {
+  // In a pass of the engine, or one through several forward passes, it has begun.
+  if (engine_.model.sharded->accepts_gradients() || !IsForAllLeaves()) return;
+  Executor(engine_).BeginUserBackward(loss);
+  torch::autograd::Engine::get_default_engine().queue_callback([self = std::weak_ptr(self_)] {
+    const std::shared_ptr<UnitPasses*> passes = self.lock();
+    if (passes != nullptr) Executor((*passes)->engine_).EndGradients(0, nullptr);
+  });
+}
+
+}  // namespace ds::engine
