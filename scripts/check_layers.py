@@ -45,8 +45,9 @@ RUNTIME = {
     "inference": {"plan", "tokenizer", "models"},
 }
 # Above all others: they may include whatever they like of them.
-ROOF = ("rank", "examples")
+ROOF = ("rank", "python", "examples")
 RUNTIME |= {folder: set(RUNTIME) - {"process"} for folder in ROOF}
+RUNTIME["python"].add("rank")  # it reports to dsrun as a rank does
 
 # Inside cli/ and daemon/: folder -> folders of the same program that it may include besides itself.
 # "" is the program's own folder, with main.cc. No folder is in the row of one that is in its own.

@@ -1,0 +1,34 @@
+"""dsrun: train PyTorch modules on dsrun's C++ engine, with DeepSpeed's interface.
+
+    import dsrun
+
+    engine, optimizer, _, scheduler = dsrun.initialize(model=model, config="ds_config.json")
+    for batch in loader:
+        loss = engine(**batch).loss
+        engine.backward(loss)
+        engine.step()
+
+Start the script by ``dsrun train.py``, by ``torchrun``, or with Python alone as a single rank.
+"""
+
+import importlib.util
+
+import torch
+
+if importlib.util.find_spec("dsrun._native") is None:
+    raise ImportError("dsrun was installed without its extension module dsrun._native")
+
+# Before the import: an extension of another PyTorch fails with unresolved symbols.
+from ._torch_version import check_torch_version
+
+check_torch_version(torch.__version__)
+
+from . import _native, checkpointing, comm, utils, zero  # noqa: E402
+from .comm import init_distributed  # noqa: E402
+from .engine import Engine, initialize  # noqa: E402
+from . import _end  # noqa: E402
+
+_end.install()
+
+__version__ = _native.version
+__all__ = ["Engine", "checkpointing", "comm", "init_distributed", "initialize", "utils", "zero"]

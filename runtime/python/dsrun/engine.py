@@ -1,0 +1,420 @@
+"""initialize() and the engine that it returns: DeepSpeed's interface on dsrun's C++ engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import weakref
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import _native, comm, optimizers
+from .hooks import Passes
+from .units import partition, persistent_buffers
+from .zero import ZeroParamStatus
+
+logger = logging.getLogger("dsrun")
+
+
+def _read_config(args, config, config_params) -> dict:
+    given = config if config is not None else config_params
+    if given is None and args is not None:
+        given = getattr(args, "deepspeed_config", None)
+    if given is None:
+        raise ValueError("initialize() needs a config: a dictionary or the path of a ds_config")
+    if isinstance(given, (str, os.PathLike)):
+        return json.loads(Path(given).read_text())
+    if not isinstance(given, dict):
+        raise TypeError(f"config is a dictionary or a path, not {type(given).__name__}")
+    return given
+
+
+def _to_json(value):
+    """ds_config as JSON: infinity (accelerate's steps_per_print) means never, so it is left out."""
+    if isinstance(value, dict):
+        return {key: _to_json(item) for key, item in value.items()
+                if not (isinstance(item, float) and math.isinf(item))}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item) for item in value]
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+def _training_dtype(config: dict) -> torch.dtype | None:
+    if config.get("bf16", config.get("bfloat16", {})).get("enabled") is True:
+        return torch.bfloat16
+    if config.get("fp16", {}).get("enabled") is True:
+        return torch.float16
+    return None
+
+
+class Engine(nn.Module):
+    """Trains a module with ZeRO. `initialize` makes it.
+
+    Call it as the module; then `backward(loss)`, or loss.backward(), and `step()` after each
+    micro-batch. The engine owns the parameters' memory: with sharded parameters, values are read
+    within the module's forward, or within zero.GatheredParameters.
+    """
+
+    def __init__(self, module: nn.Module, config: dict, groups: optimizers.Groups | None,
+                 lr_scheduler=None, seed: int = 1234):
+        super().__init__()
+        self.__dict__["native"] = None
+        comm.init_distributed()
+        self.module = module
+        self.config = config
+        self.dtype = _training_dtype(config)
+        self.device = torch.device("cpu")
+        native_config = _to_json(config)
+        if groups is not None and groups.section is not None:
+            native_config["optimizer"] = groups.section
+        has_schedule = "scheduler" in native_config and lr_scheduler is None
+        if not has_schedule:
+            native_config.pop("scheduler", None)
+        if groups is None:
+            groups = optimizers.from_parameters(
+                [p for p in module.parameters() if p.requires_grad],
+                native_config.get("optimizer", {}))
+        _check_all_grouped(module, groups)
+        units = partition(module)
+        self.__dict__["native"] = _native.Engine(
+            [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
+             for unit in units],
+            persistent_buffers(module), json.dumps(native_config), seed)
+        for warning in self.native.warnings if comm.get_rank() == 0 else []:
+            logger.warning(warning)
+        self.__dict__["passes"] = Passes(module, units, self.native)
+        self._own_parameters(units)
+        self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
+        self.optimizer.pull_rate()
+        self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
+        self.losses = 0.0
+        self.__dict__["result"] = None
+
+    def _make_scheduler(self, lr_scheduler, has_schedule: bool):
+        if has_schedule:
+            return optimizers.ConfigScheduler(self.optimizer)
+        if callable(lr_scheduler) and not hasattr(lr_scheduler, "step"):
+            return lr_scheduler(self.optimizer)
+        return lr_scheduler
+
+    def _own_parameters(self, units) -> None:
+        self.__dict__["names"] = {id(p): n for u in units for n, p in u.parameters.items()}
+        number = 0
+        for unit in units:
+            for name, parameter in unit.parameters.items():
+                parameter._dsrun_owner = (weakref.ref(self), name)
+                parameter.ds_id = number
+                parameter.ds_shape = parameter.shape
+                parameter.ds_numel = parameter.numel()
+                parameter.ds_status = self.idle_status
+                number += 1
+
+    @property
+    def idle_status(self) -> ZeroParamStatus:
+        sharded = self.zero_optimization_stage() == 3 and comm.get_world_size() > 1
+        return ZeroParamStatus.NOT_AVAILABLE if sharded else ZeroParamStatus.AVAILABLE
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            module = self.__dict__.get("_modules", {}).get("module")
+            if module is None:
+                raise
+            return getattr(module, name)
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False,
+                 scale_wrt_gas: bool = True) -> torch.Tensor:
+        """Accumulates the gradients of loss / gradient_accumulation_steps()."""
+        self.native.backward(loss, scale_wrt_gas, retain_graph)
+        return loss
+
+    def step(self, lr_kwargs=None) -> None:
+        """Updates the parameters after the last micro-batch of a step; before that, does nothing.
+
+        `lr_kwargs` are given to the scheduler's step.
+        """
+        self.optimizer.push_rate()
+        result = self.native.step()
+        self.__dict__["result"] = result
+        if not result.boundary:
+            return
+        self.optimizer.overflow = result.skipped
+        self.optimizer.pull_rate()
+        if self.lr_scheduler is not None and not result.skipped:
+            # The engine has updated; PyTorch's schedulers look at the script's own optimizer.
+            getattr(self.lr_scheduler, "optimizer", self.optimizer)._opt_called = True
+            self.lr_scheduler.step(**(lr_kwargs or {}))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Does nothing: the engine clears gradients when it has used them."""
+
+    def train_batch_size(self) -> int:
+        return self.native.batch_sizes[0]
+
+    def train_micro_batch_size_per_gpu(self) -> int:
+        return self.native.batch_sizes[1]
+
+    def gradient_accumulation_steps(self) -> int:
+        return self.native.batch_sizes[2]
+
+    def set_train_batch_size(self, train_batch_size: int) -> None:
+        self.native.set_train_batch_size(train_batch_size)
+
+    def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
+        self.native.set_train_micro_batch_size(micro_batch_size)
+
+    def is_gradient_accumulation_boundary(self) -> bool:
+        return self.native.is_boundary
+
+    def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None:
+        self.native.set_boundary(is_boundary)
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Backward passes within communicate no gradients (stages 0 and 1)."""
+        self.native.enter_local_gradients(False)
+        try:
+            yield
+        finally:
+            self.native.leave_local_gradients()
+
+    @contextlib.contextmanager
+    def coalesce_grad_reduction(self):
+        """Backward passes within keep full gradients, which are reduced at once later."""
+        self.native.enter_local_gradients(True)
+        try:
+            yield
+        finally:
+            self.native.leave_local_gradients()
+
+    def get_global_grad_norm(self) -> float | None:
+        return self.native.global_grad_norm
+
+    def get_lr(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def set_lr(self, lr: float) -> None:
+        self.native.set_lr(lr)
+        self.optimizer.pull_rate()
+
+    def was_step_applied(self) -> bool:
+        return self.native.was_step_applied
+
+    @property
+    def global_steps(self) -> int:
+        return self.native.finished_steps
+
+    @property
+    def global_samples(self) -> int:
+        return self.native.global_samples
+
+    @property
+    def skipped_steps(self) -> int:
+        return self.native.skipped_steps
+
+    @property
+    def micro_steps(self) -> int:
+        return self.native.micro_steps
+
+    def _zero(self) -> dict:
+        return self.config.get("zero_optimization", {})
+
+    def zero_optimization_stage(self) -> int:
+        return int(self._zero().get("stage", 0))
+
+    def zero_optimization(self) -> bool:
+        return self.zero_optimization_stage() > 0
+
+    def zero_optimization_partition_weights(self) -> bool:
+        return self.zero_optimization_stage() == 3
+
+    def zero_gather_16bit_weights_on_model_save(self) -> bool:
+        return bool(self._zero().get("stage3_gather_16bit_weights_on_model_save", False))
+
+    def fp16_enabled(self) -> bool:
+        return self.dtype == torch.float16
+
+    def bfloat16_enabled(self) -> bool:
+        return self.dtype == torch.bfloat16
+
+    def gradient_clipping(self) -> float:
+        return float(self.config.get("gradient_clipping", 1.0))
+
+    def offload_states(self, include=None, device="cpu", pin_memory=True, non_blocking=False):
+        """Moves the model's state to host memory until reload_states or the next use."""
+        names = [getattr(kind, "value", kind) for kind in include or []]
+        self.native.offload_states([getattr(_native.StateKind, name) for name in names])
+
+    def reload_states(self, non_blocking: bool = False) -> None:
+        self.native.reload_states()
+
+    def empty_partition_cache(self) -> None:
+        self.native.empty_partition_cache()
+
+    def _full_state_dict(self) -> dict | None:
+        """The module's state_dict with unsharded values, on rank 0; None elsewhere. Collective."""
+        values = self.native.export_parameters()
+        if comm.get_rank() != 0:
+            return None
+        state = {}
+        for name, parameter in self.module.named_parameters(remove_duplicate=False):
+            state[name] = values[self.names[id(parameter)]]
+        for name, _ in persistent_buffers(self.module):
+            state[name] = values[name]
+        return state
+
+    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False):
+        state = self._full_state_dict()
+        if state is None or not exclude_frozen_parameters:
+            return state
+        frozen = {name for name, parameter in self.module.named_parameters(remove_duplicate=False)
+                  if not parameter.requires_grad}
+        return {name: value for name, value in state.items() if name not in frozen}
+
+    def save_16bit_model(self, save_dir, save_filename: str = "pytorch_model.bin",
+                         exclude_frozen_parameters: bool = False) -> bool:
+        """Writes the full weights, in the training dtype, to one file."""
+        state = self._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters)
+        if state is not None:
+            os.makedirs(save_dir, exist_ok=True)
+            torch.save(state, os.path.join(save_dir, save_filename))
+        comm.barrier()
+        return True
+
+    def save_checkpoint(self, save_dir, tag: str | None = None, client_state: dict | None = None,
+                        save_latest: bool = True) -> bool:
+        """Saves weights, optimizer, schedule and `client_state` to save_dir/tag.
+
+        The tag is global_step<N> by default. The folder holds a checkpoint of dsrun, which
+        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks.
+        """
+        tag = tag or f"global_step{self.global_steps}"
+        folder = Path(save_dir) / str(tag)
+        self.native.save(str(folder))
+        if comm.get_rank() == 0:
+            scheduler = getattr(self.lr_scheduler, "state_dict", dict)()
+            client = {"client_state": client_state or {}, "lr_scheduler": scheduler,
+                      "rates": self.get_lr()}
+            torch.save(client, folder / "client_state.pt")
+            if save_latest:
+                (Path(save_dir) / "latest").write_text(str(tag))
+        comm.barrier()
+        return True
+
+    def load_checkpoint(self, load_dir, tag: str | None = None, load_module_strict: bool = True,
+                        load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True,
+                        load_module_only: bool = False, custom_load_fn=None):
+        """Loads what save_checkpoint saved. Returns (folder, client_state), or (None, {})."""
+        for name, given in (("load_module_only", load_module_only),
+                            ("load_optimizer_states=False", not load_optimizer_states),
+                            ("custom_load_fn", custom_load_fn)):
+            if given:
+                raise NotImplementedError(f"load_checkpoint({name})")
+        if tag is None:
+            latest = Path(load_dir) / "latest"
+            if not latest.is_file():
+                logger.warning("%s does not exist: nothing is loaded", latest)
+                return None, {}
+            tag = latest.read_text().strip()
+        folder = Path(load_dir) / str(tag)
+        self.native.load(str(folder / (folder / "latest").read_text().strip()))
+        client = torch.load(folder / "client_state.pt", weights_only=False)
+        for group, rate in zip(self.optimizer.param_groups, client["rates"]):
+            group["lr"] = rate
+        if load_lr_scheduler_states and hasattr(self.lr_scheduler, "load_state_dict"):
+            self.lr_scheduler.load_state_dict(client["lr_scheduler"])
+        return str(folder), client["client_state"]
+
+    def compile(self, backend="inductor", compile_kwargs=None, schedule=None) -> None:
+        self.module.compile(backend=backend, **(compile_kwargs or {}))
+
+    def destroy(self) -> None:
+        """Gives the module back, without the engine's hooks. Sharded parameters have no values."""
+        passes = self.__dict__.get("passes")
+        if passes is not None:
+            passes.detach()
+        if self.__dict__.get("native") is not None:
+            self.native.destroy()
+
+    def __del__(self):
+        with contextlib.suppress(Exception):
+            self.destroy()
+
+
+def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:
+    return [(name, parameter, unit.classes[name], groups.lr_factor.get(id(parameter), 1.0),
+             groups.decay_factor.get(id(parameter), 1.0))
+            for name, parameter in unit.parameters.items()]
+
+
+def _check_all_grouped(module: nn.Module, groups: optimizers.Groups) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and id(parameter) not in groups.lr_factor:
+            raise ValueError(f"parameter {name} needs gradients, but is in no parameter group of "
+                             "the optimizer: add it, or freeze it (requires_grad_(False))")
+
+
+def _make_loader(training_data, engine: Engine, collate_fn):
+    from torch.utils.data import DataLoader
+    from torch.utils.data.distributed import DistributedSampler
+
+    sampler = DistributedSampler(training_data, comm.get_world_size(), comm.get_rank())
+    return DataLoader(training_data, batch_size=engine.train_micro_batch_size_per_gpu(),
+                      sampler=sampler, collate_fn=collate_fn)
+
+
+def initialize(args=None, model=None, optimizer=None, model_parameters=None, training_data=None,
+               lr_scheduler=None, distributed_port=29500, mpu=None, dist_init_required=None,
+               collate_fn=None, config=None, mesh_param=None, config_params=None):
+    """Shards the module and returns (engine, optimizer, dataloader, lr_scheduler).
+
+    Args:
+        model: a torch.nn.Module with its values on every rank; rank 0's are trained. It is cast to
+            the training dtype of the config, except for its buffers.
+        optimizer: None (ds_config names one), an optimizer of torch.optim that has a counterpart
+            in the engine, or a function of the parameters that returns such a one.
+        model_parameters: parameters or groups of them, for ds_config's optimizer.
+        training_data: a data set, for the returned loader of this rank's micro-batches.
+        lr_scheduler: a scheduler, or a function of the optimizer that returns one, advanced by
+            engine.step(); else ds_config's.
+        config: ds_config as a dictionary or a path (also config_params, args.deepspeed_config).
+
+    Raises:
+        ValueError: the config is not valid, or contradicts the model.
+        NotImplementedError: the engine cannot do what is asked for.
+    """
+    if model is None:
+        raise ValueError("initialize() needs a model")
+    for name, given in (("mpu", mpu), ("mesh_param", mesh_param)):
+        if given is not None:
+            raise NotImplementedError(f"initialize({name}=...): Python modules are trained with "
+                                      "data parallelism and ZeRO")
+    comm.init_distributed()
+    read = _read_config(args, config, config_params)
+    if optimizer is not None and callable(optimizer) and not hasattr(optimizer, "param_groups"):
+        optimizer = optimizer(model_parameters or [p for p in model.parameters()
+                                                   if p.requires_grad])
+    groups = None
+    if optimizer is not None and type(optimizer).__name__ != "DummyOptim":
+        groups = optimizers.from_torch(optimizer)
+    elif model_parameters is not None:
+        groups = optimizers.from_parameters(model_parameters, read.get("optimizer", {}))
+    engine = Engine(model, read, groups, lr_scheduler)
+    loader = None
+    if training_data is not None:
+        loader = _make_loader(training_data, engine, collate_fn)
+    return engine, engine.optimizer, loader, engine.lr_scheduler

@@ -1,0 +1,232 @@
+"""Hooks that tell the engine of the passes through a module.
+
+Each unit's module enters and leaves its unit around its forward. Reads of parameters outside of
+the units that declare them are watched: the unit that runs is then made a reader of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+
+import torch
+from torch import nn
+
+from .units import Unit
+
+
+def _fields(value) -> list[str]:
+    return [field.name for field in dataclasses.fields(value)]
+
+
+def _map_tensors(function, tree):
+    """Returns the tree with function(tensor) in place of its tensors.
+
+    Looks into tuples, lists, dictionaries and dataclasses, in one order. Other objects, such as the
+    caches of transformers, stay as they are: a module may change them in place.
+    """
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, tuple):
+        mapped = [_map_tensors(function, value) for value in tree]
+        return type(tree)(*mapped) if hasattr(tree, "_fields") else type(tree)(mapped)
+    if type(tree) is list:
+        return [_map_tensors(function, value) for value in tree]
+    if isinstance(tree, dict):  # also the outputs of transformers
+        changed = copy.copy(tree)
+        for name, value in tree.items():
+            mapped = _map_tensors(function, value)
+            if mapped is not value:
+                changed[name] = mapped
+        return changed
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        changed = copy.copy(tree)
+        for name in _fields(tree):
+            object.__setattr__(changed, name, _map_tensors(function, getattr(tree, name)))
+        return changed
+    return tree
+
+
+def map_differentiable(function, tree):
+    """Replaces the tensors of a tree that gradients flow through by function(list of them)."""
+    chosen: list[torch.Tensor] = []
+
+    def collect(tensor):
+        if tensor.requires_grad:
+            chosen.append(tensor)
+        return tensor
+
+    _map_tensors(collect, tree)
+    if not chosen:
+        return tree
+    replaced = iter(function(chosen))
+    return _map_tensors(lambda t: next(replaced) if t.requires_grad else t, tree)
+
+
+def in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+class WatchedParameters(dict):
+    """A module's `_parameters` that reports each read of one."""
+
+    def __init__(self, parameters, on_read):
+        super().__init__(parameters)
+        self.on_read = on_read
+
+    def __getitem__(self, name):
+        parameter = super().__getitem__(name)
+        if parameter is not None:
+            self.on_read(parameter)
+        return parameter
+
+    # copy.deepcopy and pickle get a plain dictionary: the copy belongs to no engine.
+    def __reduce__(self):
+        return (dict, (dict(self),))
+
+    def __deepcopy__(self, memo):
+        return {name: copy.deepcopy(value, memo) for name, value in self.items()}
+
+
+class Passes:
+    """The passes through one module. Its hooks and watched parameters refer to it."""
+
+    def __init__(self, model: nn.Module, units: list[Unit], native):
+        self.native = native
+        self.units = units
+        self.owner = {id(p): i for i, unit in enumerate(units) for p in unit.parameters.values()}
+        self.frames: list[int] = []  # the units whose modules run, innermost last
+        self.readable: set[int] = set()  # the units whose parameters are present for sure
+        self.reads = [set(unit.also_reads) for unit in units]
+        self.depth = 0
+        self.closed = False
+        self.handles = []
+        self.watched = []
+        self._attach(model)
+
+    def __deepcopy__(self, memo):
+        return None
+
+    def _attach(self, model: nn.Module) -> None:
+        by_module = {id(module): i for i, unit in enumerate(self.units) for module in unit.modules}
+        for module in model.modules():
+            index = by_module.get(id(module))
+            if index is None and not any(id(m) in by_module for m in module.modules()):
+                continue
+            # Modules that only hold units begin and end passes when they are called themselves.
+            self.handles.append(module.register_forward_pre_hook(
+                _Hook(self, index, "before"), prepend=True, with_kwargs=True))
+            self.handles.append(module.register_forward_hook(
+                _Hook(self, index, "after"), always_call=True))
+        for module in model.modules():
+            if any(p is not None for p in module._parameters.values()):
+                self.watched.append((module, module._parameters))
+                module._parameters = WatchedParameters(module._parameters, self.on_read)
+
+    def detach(self) -> None:
+        self.closed = True
+        for handle in self.handles:
+            handle.remove()
+        for module, parameters in self.watched:
+            module.__dict__["_parameters"] = parameters
+
+    def enter(self, unit: int) -> None:
+        self.native.enter(unit)
+        self.readable = {unit} | self.reads[unit]
+
+    def on_read(self, parameter) -> None:
+        if self.closed or not self.frames:
+            return
+        unit = self.owner.get(id(parameter))
+        if unit is None or unit in self.readable:
+            return
+        frame = self.frames[-1]
+        if unit != frame and unit not in self.reads[frame]:
+            self.reads[frame].add(unit)
+            self.native.reads_also(frame, unit)
+        self.enter(frame)
+
+    def is_used(self, unit: int) -> bool:
+        """Whether the unit has or reads parameters: the root often does neither."""
+        return bool(self.units[unit].parameters) or bool(self.reads[unit])
+
+    def leave(self, unit: int, tree):
+        if not self.is_used(unit):
+            return tree
+        return map_differentiable(lambda tensors: self.native.leave(unit, tensors), tree)
+
+    def before(self, unit: int | None, args, kwargs):
+        if not in_backward():
+            if self.depth == 0:
+                self.frames.clear()
+                self.readable = set()
+                self.native.begin_forward(_count_samples(args, kwargs), _count_labels(kwargs))
+            self.depth += 1
+        if unit is None:
+            return None
+        changed = None
+        if self.frames:
+            # In the backward pass, what the outer unit computed before this point comes after the
+            # inner unit, which may have released the outer one's parameters.
+            changed = self.leave(self.frames[-1], (args, kwargs))
+        self.frames.append(unit)
+        if self.is_used(unit):
+            self.enter(unit)
+        return changed
+
+    def after(self, unit: int | None, output):
+        failed = output is None and sys.exc_info()[0] is not None
+        if unit is not None and self.frames:
+            if not failed:
+                output = self.leave(unit, output)
+            self.frames.pop()
+            self.readable = set()
+        if in_backward():
+            return output
+        self.depth = max(0, self.depth - 1)
+        if self.depth > 0 or failed:
+            return output
+        ended = False
+
+        def end(tensors):
+            nonlocal ended
+            ended = True
+            return self.native.end_forward(tensors)
+
+        output = map_differentiable(end, output)
+        if not ended:
+            self.native.end_forward([])
+        return output
+
+
+class _Hook:
+    """A hook that a copy of the module loses: it belongs to the engine's module alone."""
+
+    def __init__(self, passes: Passes | None, unit: int | None, kind: str):
+        self.passes, self.unit, self.kind = passes, unit, kind
+
+    def __deepcopy__(self, memo):
+        return _Hook(None, self.unit, self.kind)
+
+    def __reduce__(self):
+        return (_Hook, (None, self.unit, self.kind))
+
+    def __call__(self, module, *call):
+        if self.passes is None or self.passes.closed:
+            return None
+        if self.kind == "before":
+            return self.passes.before(self.unit, *call)
+        return self.passes.after(self.unit, call[-1])  # None after an exception, which goes on
+
+
+def _count_samples(args, kwargs) -> int:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor) and value.dim() > 0:
+            return value.shape[0]
+    return 0
+
+
+def _count_labels(kwargs) -> int:
+    labels = kwargs.get("labels")
+    return labels.numel() if isinstance(labels, torch.Tensor) else 0

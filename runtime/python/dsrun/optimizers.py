@@ -1,0 +1,192 @@
+"""Optimizers of PyTorch as optimizers of the engine, which has its own kernels and shards them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+_HANDLED = {
+    torch.optim.AdamW: ("AdamW", {"betas": "betas", "eps": "eps"}),
+    torch.optim.Adam: ("Adam", {"betas": "betas", "eps": "eps"}),
+    torch.optim.SGD: ("SGD", {"momentum": "momentum", "nesterov": "nesterov"}),
+    torch.optim.Adagrad: ("Adagrad", {"eps": "eps"}),
+}
+# Options that the engine's optimizers do not have, with the value that means "off".
+_OFF = {"amsgrad": False, "maximize": False, "dampening": 0, "lr_decay": 0,
+        "initial_accumulator_value": 0}
+
+
+@dataclass
+class Groups:
+    """Parameter groups, and the factors of their rates and decays against the engine's."""
+
+    param_groups: list[dict]
+    section: dict | None = None  # ds_config's "optimizer"; None: the config's own
+    lr_factor: dict[int, float] = field(default_factory=dict)  # by id of the parameter
+    decay_factor: dict[int, float] = field(default_factory=dict)
+
+
+def _rate(group: dict, default: float) -> float:
+    # A scheduler may have set the rate of the first step already.
+    return float(group.get("initial_lr", group.get("lr", default)))
+
+
+def _factor(value: float, base: float, what: str) -> float:
+    if base == 0.0:
+        if value != 0.0:
+            raise ValueError(f"the {what} of the first parameter group is 0, and another's is not")
+        return 1.0
+    return value / base
+
+
+def _set_factors(groups: Groups, lr: float, decay: float) -> None:
+    for group in groups.param_groups:
+        lr_factor = _factor(_rate(group, lr), lr, "rate")
+        own = float(group.get("weight_decay", decay))
+        decay_factor = own / decay if decay else (0.0 if own == 0.0 else None)
+        if decay_factor is None:
+            raise ValueError("a parameter group has weight decay, and the optimizer has none")
+        for parameter in group["params"]:
+            groups.lr_factor[id(parameter)] = lr_factor
+            groups.decay_factor[id(parameter)] = decay_factor
+
+
+def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
+    """Describes an optimizer of PyTorch; raises NotImplementedError for one without a counterpart.
+
+    Its state, if it has any, would be lost, and is refused.
+    """
+    handled = _HANDLED.get(type(optimizer))
+    if handled is None:
+        names = ", ".join(sorted(cls.__name__ for cls in _HANDLED))
+        raise NotImplementedError(
+            f"the engine has no optimizer for {type(optimizer).__module__}."
+            f"{type(optimizer).__name__}: pass one of torch.optim ({names}), or name one in "
+            "ds_config's \"optimizer\"")
+    if optimizer.state:
+        raise ValueError("the optimizer has state of earlier steps, which the engine cannot take: "
+                         "create it anew")
+    kind, options = handled
+    first = optimizer.param_groups[0]
+    for group in optimizer.param_groups:
+        for option, off in _OFF.items():
+            if group.get(option, off) != off:
+                raise NotImplementedError(f"the engine's {kind} has no {option}")
+        for option in options:
+            if group.get(option) != first.get(option):
+                raise NotImplementedError(f"parameter groups with different {option}")
+    params = {name: first[option] for option, name in options.items() if option in first}
+    decay = max(float(group.get("weight_decay", 0.0)) for group in optimizer.param_groups)
+    params |= {"lr": _rate(first, 0.0), "weight_decay": decay}
+    if kind == "Adam":
+        params["adam_w_mode"] = False  # decay within the gradient, as in torch.optim.Adam
+    groups = Groups(optimizer.param_groups, {"type": kind, "params": params})
+    _set_factors(groups, params["lr"], decay)
+    return groups
+
+
+def from_parameters(model_parameters, section: dict) -> Groups:
+    """Describes `model_parameters`, tensors or groups of them, for ds_config's optimizer."""
+    listed = list(model_parameters)
+    if listed and not isinstance(listed[0], dict):
+        listed = [{"params": listed}]
+    params = section.get("params", {})
+    lr = float(params.get("lr", 1e-3))
+    decay = float(params.get("weight_decay", 0.0))
+    for group in listed:
+        group["params"] = list(group["params"])
+        group.setdefault("lr", lr)
+        group.setdefault("weight_decay", decay)
+    groups = Groups(listed)
+    _set_factors(groups, lr, decay)
+    return groups
+
+
+class EngineOptimizer(torch.optim.Optimizer):
+    """What the script sees of the engine's optimizer: parameter groups, whose rates it may set.
+
+    Schedulers of PyTorch and transformers work on it. `engine.step()` updates; `step` and
+    `zero_grad` do nothing, as under DeepSpeed's engine.
+    """
+
+    def __init__(self, groups: Groups, native, has_schedule: bool):
+        # The list of the script's own optimizer: a scheduler of that sets rates there.
+        self.param_groups = groups.param_groups
+        self.defaults = {}
+        self.state = {}
+        self.overflow = False
+        self._groups = groups
+        self._native = native
+        self._has_schedule = has_schedule
+        self._factors = [groups.lr_factor[id(group["params"][0])] if group["params"] else None
+                         for group in groups.param_groups]
+
+    @property
+    def optimizer(self):
+        return self
+
+    @property
+    def cur_scale(self) -> float:
+        return self._native.loss_scale
+
+    loss_scale = cur_scale
+
+    def step(self, closure=None):
+        if closure is not None:
+            raise NotImplementedError("optimizers with closures: call engine.step()")
+
+    def zero_grad(self, set_to_none: bool = True):
+        pass
+
+    def state_dict(self):
+        raise NotImplementedError("the optimizer's state is saved by engine.save_checkpoint")
+
+    def load_state_dict(self, state_dict):
+        raise NotImplementedError("the optimizer's state is loaded by engine.load_checkpoint")
+
+    def push_rate(self) -> None:
+        """Gives the rates of the groups to the engine, before a step."""
+        if self._has_schedule:
+            return
+        base = None
+        for group, factor in zip(self.param_groups, self._factors):
+            if factor is None or factor == 0.0:
+                continue
+            rate = float(group["lr"]) / factor
+            if base is None:
+                base = rate
+            elif abs(rate - base) > 1e-6 * max(abs(base), 1e-30):
+                raise NotImplementedError(
+                    "the rates of the parameter groups have changed against each other: the "
+                    "engine keeps the ratios that they had at initialize()")
+        if base is not None and base != self._native.lr:
+            self._native.set_lr(base)
+
+    def pull_rate(self) -> None:
+        """Shows the engine's rate of the next step, if ds_config has a scheduler."""
+        if not self._has_schedule:
+            return
+        for group, factor in zip(self.param_groups, self._factors):
+            group["lr"] = self._native.lr * (1.0 if factor is None else factor)
+
+
+class ConfigScheduler:
+    """ds_config's scheduler, which the engine advances at each step."""
+
+    def __init__(self, optimizer: EngineOptimizer):
+        self.optimizer = optimizer
+
+    def step(self, *args, **kwargs):
+        pass
+
+    def get_last_lr(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    get_lr = get_last_lr
+
+    def state_dict(self) -> dict:
+        return {}  # the engine's checkpoint has it
+
+    def load_state_dict(self, state_dict) -> None:
+        pass

@@ -1,0 +1,144 @@
+"""The units of a module: parameters that ZeRO gathers, releases and reduces together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+
+@dataclass
+class Unit:
+    """Parameters that are gathered together, and the modules that use them."""
+
+    name: str
+    modules: list[nn.Module] = field(default_factory=list)
+    parameters: dict[str, nn.Parameter] = field(default_factory=dict)
+    classes: dict[str, str] = field(default_factory=dict)  # of the modules, by parameter
+    also_reads: set[int] = field(default_factory=set)  # earlier units with tied parameters
+
+
+def set_z3_leaf_modules(model: nn.Module, leaf_module_classes) -> list[nn.Module]:
+    """Makes each module of these classes one unit with everything inside.
+
+    For modules that run different children on different ranks, such as a mixture of experts: with
+    sharded parameters, all ranks have to gather the same units. Call it before `initialize`.
+    Classes are given as classes or by name. Returns the modules; raises ValueError if there are
+    none.
+    """
+    found = []
+    for module in model.modules():
+        for wanted in leaf_module_classes:
+            if isinstance(wanted, str):
+                matches = wanted in (type(module).__name__, _class_name(module))
+            else:
+                matches = isinstance(module, wanted)
+            if matches:
+                module._dsrun_leaf = True
+                found.append(module)
+                break
+    if not found:
+        raise ValueError(f"the model has no module of the classes {leaf_module_classes}")
+    return found
+
+
+def is_leaf_module(module: nn.Module) -> bool:
+    return getattr(module, "_dsrun_leaf", False)
+
+
+def _class_name(module: nn.Module) -> str:
+    # torch.nn.modules.linear.Linear is torch.nn.Linear to its users and in ds_config.
+    cls = type(module)
+    name = f"{cls.__module__}.{cls.__name__}"
+    if cls.__module__.startswith("torch.nn.modules.") and hasattr(nn, cls.__name__):
+        name = f"torch.nn.{cls.__name__}"
+    return name
+
+
+def _block_classes(model: nn.Module) -> set[str]:
+    """The classes that transformers' models name as their blocks, of the model and its parts."""
+    names: set[str] = set()
+    for module in model.modules():
+        names.update(getattr(module, "_no_split_modules", None) or [])
+    return names
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+class _Partition:
+    def __init__(self, model: nn.Module):
+        self.blocks = _block_classes(model)
+        self.units: list[Unit] = []
+        self.owner: dict[int, int] = {}  # id of a parameter: index of its unit
+        self.unit_of_module: dict[int, int] = {}
+
+    def is_block(self, module: nn.Module, in_list: bool) -> bool:
+        if is_leaf_module(module) or type(module).__name__ in self.blocks:
+            return True
+        if self.blocks or not in_list:
+            return False
+        # A stage of a network, such as an encoder, has blocks of its own.
+        return not any(isinstance(child, nn.ModuleList) for child in module.modules())
+
+    def add(self, name: str, module: nn.Module, recurse: bool) -> None:
+        if id(module) in self.unit_of_module:  # a module that occurs twice
+            return
+        index = len(self.units)
+        unit = Unit(name or "model")
+        for prefix, child in module.named_modules() if recurse else [("", module)]:
+            for own, parameter in child._parameters.items():
+                if parameter is None:
+                    continue
+                owner = self.owner.setdefault(id(parameter), index)
+                if owner != index:
+                    unit.also_reads.add(owner)
+                    continue
+                full = ".".join(part for part in (name, prefix, own) if part)
+                if not any(parameter is known for known in unit.parameters.values()):
+                    unit.parameters[full] = parameter
+                    unit.classes[full] = _class_name(child)
+        unit.modules.append(module)
+        self.unit_of_module[id(module)] = index
+        self.units.append(unit)
+
+    def visit(self, name: str, module: nn.Module, in_list: bool, is_root: bool) -> None:
+        if not _has_parameters(module) and not is_root:
+            return
+        if not is_root and self.is_block(module, in_list):
+            self.add(name, module, recurse=True)
+            return
+        own = any(parameter is not None for parameter in module._parameters.values())
+        # The root may read parameters of other units in its own code.
+        if own or is_root:
+            self.add(name, module, recurse=False)
+        listed = isinstance(module, (nn.ModuleList, nn.Sequential))
+        for child_name, child in module.named_children():
+            full = f"{name}.{child_name}" if name else child_name
+            self.visit(full, child, listed, is_root=False)
+
+
+def partition(model: nn.Module) -> list[Unit]:
+    """Returns the units of a model, each parameter in one of them.
+
+    A block is one unit with everything inside: a module of a class in `_no_split_modules`
+    (transformers), or, in models without such names, a module in a ModuleList or Sequential.
+    Outside of blocks, each module with parameters of its own is a unit, and the model itself.
+    `set_z3_leaf_modules` makes other modules units. A tied parameter belongs to the first unit
+    that has it.
+    """
+    found = _Partition(model)
+    found.visit("", model, in_list=False, is_root=True)
+    return found.units
+
+
+def persistent_buffers(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Returns the buffers that a checkpoint has."""
+    names = []
+    for prefix, module in model.named_modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                names.append((f"{prefix}.{name}" if prefix else name, buffer))
+    return names

@@ -1,0 +1,84 @@
+"""DeepSpeed's ``deepspeed.utils``: access to fp32 weights, gradients and optimizer state.
+
+The full getters return None for a parameter that no engine trains, as DeepSpeed's do. All are
+collective: every rank calls them in the same order.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .units import set_z3_leaf_modules
+
+__all__ = [f"safe_{verb}_{scope}_{what}"
+           for verb in ("get", "set") for scope in ("full", "local")
+           for what in ("fp32_param", "grad", "optimizer_state")] + ["set_z3_leaf_modules"]
+
+
+def _find(param):
+    engine, name = getattr(param, "_dsrun_owner", (lambda: None, ""))
+    return engine(), name
+
+
+def _get(param, kind: str, local: bool, state: str = ""):
+    engine, name = _find(param)
+    if engine is None or not param.requires_grad:
+        return None
+    return engine.native.get_tensor(kind, name, state, local)
+
+
+def _set(param, value: torch.Tensor, kind: str, local: bool, state: str = "") -> None:
+    engine, name = _find(param)
+    if engine is None:
+        raise ValueError("the parameter belongs to no engine")
+    engine.native.set_tensor(kind, name, state, local, value.detach())
+
+
+
+
+def safe_get_full_fp32_param(param):
+    return _get(param, "param", local=False)
+
+
+def safe_get_full_grad(param):
+    return _get(param, "grad", local=False)
+
+
+def safe_get_full_optimizer_state(param, optim_state_key):
+    return _get(param, "state", local=False, state=optim_state_key)
+
+
+def safe_set_full_fp32_param(param, value):
+    _set(param, value, "param", local=False)
+
+
+def safe_set_full_grad(param, value):
+    _set(param, value, "grad", local=False)
+
+
+def safe_set_full_optimizer_state(param, value, optim_state_key):
+    _set(param, value, "state", local=False, state=optim_state_key)
+
+
+def safe_get_local_fp32_param(param):
+    return _get(param, "param", local=True)
+
+
+def safe_get_local_grad(param):
+    return _get(param, "grad", local=True)
+
+
+def safe_get_local_optimizer_state(param, optim_state_key):
+    return _get(param, "state", local=True, state=optim_state_key)
+
+
+def safe_set_local_fp32_param(param, value):
+    _set(param, value, "param", local=True)
+
+
+def safe_set_local_grad(param, value):
+    _set(param, value, "grad", local=True)
+
+
+def safe_set_local_optimizer_state(param, value, optim_state_key):
+    _set(param, value, "state", local=True, state=optim_state_key)

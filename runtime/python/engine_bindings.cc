@@ -1,0 +1,360 @@
+#include "runtime/python/engine_bindings.h"
+
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/config/file/check_config.h"
+#include "runtime/engine/deepspeed_api.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/gathered_parameters.h"
+#include "runtime/engine/tensor_access.h"
+#include "runtime/engine/unit_list.h"
+#include "runtime/engine/unit_passes.h"
+#include "runtime/python/process.h"
+#include "runtime/python/python_errors.h"
+
+namespace ds::python {
+namespace {
+
+namespace py = pybind11;
+using Released = py::call_guard<py::gil_scoped_release>;
+
+// name, tensor, class of its module, factor of the rate, factor of the decay
+using ParameterTuple = std::tuple<std::string, at::Tensor, std::string, double, double>;
+using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>>;
+using BufferTuple = std::pair<std::string, at::Tensor>;
+using ReadValues =
+    std::function<void(const std::string& name, std::int64_t first, const at::Tensor& values)>;
+
+engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
+                              const std::vector<BufferTuple>& buffers) {
+  engine::UnitList list;
+  for (const auto& [name, parameters, also_reads] : units) {
+    engine::UnitDescription unit{.name = name, .also_reads = also_reads};
+    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor] : parameters) {
+      unit.parameters.push_back({parameter, tensor, module_class});
+    }
+    list.units.push_back(std::move(unit));
+  }
+  for (const auto& [name, tensor] : buffers) list.buffers.push_back({name, tensor});
+  return list;
+}
+
+optim::ParameterGrouper MakeGrouper(const std::vector<UnitTuple>& units) {
+  std::map<std::string, optim::ParameterGroup> groups;
+  for (const auto& [name, parameters, also_reads] : units) {
+    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor] : parameters) {
+      groups[parameter] = {.lr_factor = lr_factor, .weight_decay_factor = decay_factor};
+    }
+  }
+  return [groups = std::move(groups)](int, const std::string& name, const at::Tensor&) {
+    return groups.at(name);
+  };
+}
+
+config::DsConfig CheckConfigText(const std::string& text, int world_size,
+                                 std::vector<std::string>* warnings) {
+  const config::JobFacts facts{
+      .world_size = world_size, .steps_come_later = true, .ignore_unknown_keys = true};
+  const config::CheckResult result = config::CheckConfig(text, "config", facts);
+  for (const auto& warning : result.warnings) warnings->push_back(warning.message);
+  if (result.ok) return result.config;
+  std::string all;
+  for (const auto& error : result.errors) all += (all.empty() ? "" : "\n") + error.message;
+  throw StatusError(InvalidArgumentError(all));
+}
+
+void PrintNotice(const std::string& text) {
+  Process& process = Process::Get();
+  process.reporter().ReportNotice(text);
+  if (process.identity().rank == 0) std::fprintf(stderr, "dsrun: %s\n", text.c_str());
+}
+
+// A Python function as a ValueReader. It is destroyed with the GIL, by whoever made the engine.
+engine::ValueReader MakeReader(const std::optional<ReadValues>& read) {
+  if (!read) return nullptr;
+  return [&read](const std::string& name, std::int64_t first, const at::Tensor& values) {
+    const py::gil_scoped_acquire gil;
+    (*read)(name, first, values);
+    return OkStatus();
+  };
+}
+
+// Python's view of an engine. Its functions run without the GIL.
+class BoundEngine {
+ public:
+  BoundEngine(const std::vector<UnitTuple>& units, const std::vector<BufferTuple>& buffers,
+              const std::string& config, std::uint64_t seed,
+              const std::optional<ReadValues>& read_values) {
+    comm::Communicator& world = Process::Get().world();
+    const config::DsConfig checked = CheckConfigText(config, world.size(), &warnings_);
+    engine_ = ValueOrThrow(Engine::create(MakeUnitList(units, buffers), checked,
+                                          {.world = &world,
+                                           .read_values = MakeReader(read_values),
+                                           .seed = seed,
+                                           .notify = PrintNotice,
+                                           .parameter_group = MakeGrouper(units)}));
+    passes_.emplace(*engine_);
+    api_.emplace(*engine_);
+  }
+
+  Engine& engine() {
+    TORCH_CHECK(engine_ != nullptr, "the engine has been destroyed");
+    return *engine_;
+  }
+  UnitPasses& passes() {
+    engine();
+    return *passes_;
+  }
+  DeepSpeedApi& api() {
+    engine();
+    return *api_;
+  }
+  TensorAccess access() { return TensorAccess(engine()); }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  StepResult Step() {
+    StepResult result = ValueOrThrow(engine().step());
+    if (result.boundary) Process::Get().reporter().ReportBeacon(result.step, {});
+    return result;
+  }
+
+  // `kind` is "param", "grad" or "state"; `state` is the state's name, else "". A gradient is
+  // nullopt, as DeepSpeed's is None, before the step's micro-batches have been through backward.
+  std::optional<at::Tensor> GetTensor(const std::string& kind, const std::string& name,
+                                      const std::string& state, bool local) {
+    TensorAccess access = this->access();
+    if (kind == "param") {
+      return ValueOrThrow(local ? access.GetLocalFp32Param(name) : access.GetFullFp32Param(name));
+    }
+    if (kind == "state") {
+      return ValueOrThrow(local ? access.GetLocalOptimizerState(name, state)
+                                : access.GetFullOptimizerState(name, state));
+    }
+    auto gradient = local ? access.GetLocalGrad(name) : access.GetFullGrad(name);
+    if (gradient.status().code() == StatusCode::kFailedPrecondition) return std::nullopt;
+    return ValueOrThrow(std::move(gradient));
+  }
+
+  void SetTensor(const std::string& kind, const std::string& name, const std::string& state,
+                 bool local, const at::Tensor& value) {
+    TensorAccess access = this->access();
+    if (kind == "param") {
+      return ThrowIfError(local ? access.SetLocalFp32Param(name, value)
+                                : access.SetFullFp32Param(name, value));
+    }
+    if (kind == "state") {
+      return ThrowIfError(local ? access.SetLocalOptimizerState(name, state, value)
+                                : access.SetFullOptimizerState(name, state, value));
+    }
+    ThrowIfError(local ? access.SetLocalGrad(name, value) : access.SetFullGrad(name, value));
+  }
+
+  // Rank 0's dictionary has all parameters and buffers, the others' is empty.
+  std::map<std::string, at::Tensor> Export() {
+    std::map<std::string, at::Tensor> values;
+    ThrowIfError(engine().ExportParameters([&](const std::string& name, const at::Tensor& value) {
+      values[name] = value.clone();
+      return OkStatus();
+    }));
+    return values;
+  }
+
+  std::string Save(const std::string& root) {
+    checkpoint::Stateful* const parts[] = {&engine().state()};
+    const std::int64_t step = engine().finished_steps();
+    const std::filesystem::path path = ValueOrThrow(checkpoint::SaveCheckpoint(
+        {.root = root, .step = step, .written_by = {{"program", "dsrun python"}}}, parts,
+        engine().world()));
+    Process& process = Process::Get();
+    if (process.identity().rank == 0) process.reporter().ReportCheckpoint(step, path.string());
+    return path.string();
+  }
+
+  void Load(const std::string& folder) {
+    checkpoint::Stateful* const parts[] = {&engine().state()};
+    ThrowIfError(checkpoint::LoadCheckpoint(folder, parts, engine().world()));
+  }
+
+  void OpenGathered(const std::vector<std::string>& names, std::optional<int> modifier_rank) {
+    gathered_ = ValueOrThrow(GatheredParameters::Open(engine(), names, modifier_rank));
+  }
+  void CloseGathered(const std::string& error) {
+    TORCH_CHECK(gathered_ != nullptr, "no parameters are gathered");
+    const auto gathered = std::move(gathered_);
+    const Status status = gathered->Close(error.empty() ? OkStatus() : InternalError(error));
+    if (error.empty()) ThrowIfError(status);
+  }
+
+  void EnterLocalGradients(bool coalesce) {
+    local_gradients_.emplace(
+        ValueOrThrow(coalesce ? api().coalesce_grad_reduction() : api().no_sync()));
+  }
+  void LeaveLocalGradients() { local_gradients_.reset(); }
+
+  void Destroy() {
+    local_gradients_.reset();
+    gathered_.reset();
+    api_.reset();
+    passes_.reset();
+    engine_.reset();
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::optional<UnitPasses> passes_;
+  std::optional<DeepSpeedApi> api_;
+  std::optional<DeepSpeedApi::LocalGradients> local_gradients_;
+  std::unique_ptr<GatheredParameters> gathered_;
+  std::vector<std::string> warnings_;
+};
+
+using PyEngine = py::class_<BoundEngine>;
+
+void BindPasses(PyEngine& bound) {
+  bound.def(
+      "begin_forward",
+      [](BoundEngine& self, std::int64_t samples, std::int64_t labels) {
+        self.passes().BeginForward({.samples = samples, .labels = labels});
+      },
+      Released());
+  bound.def(
+      "enter", [](BoundEngine& self, int unit) { self.passes().Enter(unit); }, Released());
+  bound.def("reads_also",
+            [](BoundEngine& self, int unit, int other) { self.passes().ReadsAlso(unit, other); });
+  bound.def(
+      "leave",
+      [](BoundEngine& self, int unit, std::vector<at::Tensor> outputs) {
+        return self.passes().Leave(unit, std::move(outputs));
+      },
+      Released());
+  bound.def(
+      "end_forward",
+      [](BoundEngine& self, std::vector<at::Tensor> outputs) {
+        return self.passes().EndForward(std::move(outputs));
+      },
+      Released());
+  bound.def(
+      "backward",
+      [](BoundEngine& self, const at::Tensor& loss, bool scale_wrt_gas, bool retain_graph) {
+        self.engine().backward(loss, scale_wrt_gas, retain_graph);
+      },
+      Released());
+  bound.def("step", &BoundEngine::Step, Released());
+}
+
+void BindAccess(PyEngine& bound) {
+  bound.def("get_tensor", &BoundEngine::GetTensor, Released());
+  bound.def("set_tensor", &BoundEngine::SetTensor, Released());
+  bound.def("export_parameters", &BoundEngine::Export, Released());
+  bound.def("open_gathered", &BoundEngine::OpenGathered, Released());
+  bound.def("close_gathered", &BoundEngine::CloseGathered, Released());
+}
+
+void BindSettings(PyEngine& bound) {
+  bound.def_property_readonly("lr", [](BoundEngine& self) { return self.api().lr(); });
+  bound.def("set_lr", [](BoundEngine& self, double lr) { ThrowIfError(self.api().set_lr(lr)); });
+  bound.def_property_readonly("momentum", [](BoundEngine& self) { return self.api().momentum(); });
+  bound.def_property_readonly("loss_scale",
+                              [](BoundEngine& self) { return self.api().loss_scale(); });
+  bound.def_property_readonly("global_grad_norm",
+                              [](BoundEngine& self) { return self.api().global_grad_norm(); });
+  bound.def_property_readonly("was_step_applied",
+                              [](BoundEngine& self) { return self.api().was_step_applied(); });
+  bound.def_property_readonly("finished_steps",
+                              [](BoundEngine& self) { return self.engine().finished_steps(); });
+  bound.def_property_readonly("skipped_steps",
+                              [](BoundEngine& self) { return self.api().skipped_steps(); });
+  bound.def_property_readonly("micro_steps",
+                              [](BoundEngine& self) { return self.api().micro_steps(); });
+  bound.def_property_readonly("global_samples",
+                              [](BoundEngine& self) { return self.api().global_samples(); });
+  bound.def_property_readonly("batch_sizes", [](BoundEngine& self) {
+    const config::BatchConfig& batch = self.api().batch_sizes();
+    return std::make_tuple(batch.train_batch_size, batch.train_micro_batch_size_per_gpu,
+                           batch.gradient_accumulation_steps);
+  });
+  bound.def("set_train_batch_size", [](BoundEngine& self, std::int64_t size) {
+    ThrowIfError(self.api().set_train_batch_size(size));
+  });
+  bound.def("set_train_micro_batch_size", [](BoundEngine& self, std::int64_t size) {
+    ThrowIfError(self.api().set_train_micro_batch_size(size));
+  });
+  bound.def_property_readonly("is_boundary", [](BoundEngine& self) {
+    return self.api().is_gradient_accumulation_boundary();
+  });
+  bound.def("set_boundary", [](BoundEngine& self, bool is_boundary) {
+    ThrowIfError(self.api().set_gradient_accumulation_boundary(is_boundary));
+  });
+  bound.def("enter_local_gradients", &BoundEngine::EnterLocalGradients);
+  bound.def("leave_local_gradients", &BoundEngine::LeaveLocalGradients);
+  bound.def_property_readonly("parameter_count",
+                              [](BoundEngine& self) { return self.engine().parameter_count(); });
+}
+
+void BindState(PyEngine& bound) {
+  bound.def("save", &BoundEngine::Save, Released());
+  bound.def("load", &BoundEngine::Load, Released());
+  bound.def(
+      "offload_states",
+      [](BoundEngine& self, const std::vector<zero::StateKind>& include) {
+        ThrowIfError(self.api().offload_states(include));
+      },
+      Released());
+  bound.def(
+      "reload_states", [](BoundEngine& self) { ThrowIfError(self.api().reload_states()); },
+      Released());
+  bound.def(
+      "empty_partition_cache",
+      [](BoundEngine& self) { ThrowIfError(self.api().empty_partition_cache()); }, Released());
+  bound.def("destroy", &BoundEngine::Destroy, Released());
+}
+
+void BindResults(py::module_& module) {
+  py::class_<StepResult>(module, "StepResult")
+      .def_readonly("boundary", &StepResult::boundary)
+      .def_readonly("skipped", &StepResult::skipped)
+      .def_readonly("overflow", &StepResult::overflow)
+      .def_readonly("step", &StepResult::step)
+      .def_readonly("loss", &StepResult::loss)
+      .def_readonly("grad_norm", &StepResult::grad_norm)
+      .def_readonly("lr", &StepResult::lr)
+      .def_readonly("loss_scale", &StepResult::loss_scale)
+      .def_readonly("samples", &StepResult::samples);
+  py::enum_<zero::StateKind>(module, "StateKind")
+      .value("optim_states", zero::StateKind::kOptimStates)
+      .value("hp_params", zero::StateKind::kHpParams)
+      .value("lp_params", zero::StateKind::kLpParams)
+      .value("lp_grads", zero::StateKind::kLpGrads)
+      .value("contiguous_grad_buffer", zero::StateKind::kContiguousGradBuffer);
+}
+
+}  // namespace
+
+void BindEngine(py::module_& module) {
+  BindResults(module);
+  PyEngine bound(module, "Engine");
+  bound.def(py::init<const std::vector<UnitTuple>&, const std::vector<BufferTuple>&,
+                     const std::string&, std::uint64_t, const std::optional<ReadValues>&>(),
+            py::arg("units"), py::arg("buffers"), py::arg("config"), py::arg("seed") = 1234,
+            py::arg("read_values") = py::none(), Released());
+  bound.def_property_readonly("warnings", &BoundEngine::warnings);
+  BindPasses(bound);
+  BindAccess(bound);
+  BindSettings(bound);
+  BindState(bound);
+}
+
+}  // namespace ds::python

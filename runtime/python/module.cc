@@ -1,0 +1,52 @@
+// The extension module dsrun._native. The package around it (dsrun/*.py) is its only user.
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/python/engine_bindings.h"
+#include "runtime/python/process.h"
+#include "runtime/python/python_errors.h"
+
+namespace ds::python {
+namespace {
+
+namespace py = pybind11;
+using Released = py::call_guard<py::gil_scoped_release>;
+
+void BindProcess(py::module_& module) {
+  module.def(
+      "join", [] { Process::Get(); }, Released());
+  module.def("is_joined", &Process::IsJoined);
+  module.def("leave", &Process::Leave, Released());
+  module.def("report_failure", &Process::ReportFailure);
+  module.def("rank", [] { return Process::Get().identity().rank; });
+  module.def("world_size", [] { return Process::Get().identity().world_size; });
+  module.def("local_rank", [] { return Process::Get().identity().local_rank; });
+  module.def(
+      "barrier", [] { comm::GatherNumber(0, Process::Get().world()); }, Released());
+  module.def(
+      "broadcast",
+      [](const at::Tensor& tensor, int source) {
+        Process::Get().world().Broadcast(tensor, source, "comm.broadcast");
+      },
+      Released());
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_native, module) {
+  module.attr("version") = DS_VERSION;
+  module.attr("torch_version") = DS_TORCH_VERSION;
+  ThrowOnFailedCheck(true);
+  RegisterErrors(module);
+  BindProcess(module);
+  BindEngine(module);
+}
+
+}  // namespace ds::python

@@ -1,0 +1,47 @@
+#include "runtime/python/process.h"
+
+#include <utility>
+
+#include "runtime/base/rank_link.h"
+#include "runtime/comm/join_job.h"
+#include "runtime/python/python_errors.h"
+
+namespace ds::python {
+
+std::unique_ptr<Process>& Process::Instance() {
+  static std::unique_ptr<Process> instance;
+  return instance;
+}
+
+Process& Process::Get() {
+  if (Instance() == nullptr) Instance().reset(new Process());
+  return *Instance();
+}
+
+bool Process::IsJoined() { return Instance() != nullptr; }
+
+void Process::Leave() {
+  if (Instance() == nullptr) return;
+  Instance()->reporter_->ReportEnd(nlohmann::ordered_json::object());
+  Instance().reset();
+}
+
+void Process::ReportFailure(const std::string& text) {
+  if (Instance() == nullptr) return;
+  // After the end of another rank, which has a reason of its own, this one's is that.
+  Instance()->reporter_->ReportError(
+      {.status = InternalError(text), .absence = Instance()->world_->absence()});
+}
+
+Process::Process() {
+  identity_ = ValueOrThrow(comm::RankIdentityFromEnvironment());
+  std::unique_ptr<RankLink> link = ValueOrThrow(RankLink::FromEnvironment());
+  reporter_ = std::make_unique<rank::RankReporter>(std::move(link), identity_.rank);
+  reporter_->ReportHello();
+  reporter_->ReportPhase("connect the ranks");
+  world_ = ValueOrThrow(comm::JoinJob(identity_, {.device = c10::kCPU}, reporter_->link(),
+                                      /*encrypt=*/false));
+  reporter_->ReportPhase("run the script");
+}
+
+}  // namespace ds::python

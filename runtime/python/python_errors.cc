@@ -1,0 +1,43 @@
+#include "runtime/python/python_errors.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+
+namespace ds::python {
+namespace {
+
+PyObject* FindExceptionType(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kOutOfRange:
+      return PyExc_ValueError;
+    case StatusCode::kNotFound:
+      return PyExc_KeyError;
+    case StatusCode::kUnimplemented:
+      return PyExc_NotImplementedError;
+    case StatusCode::kDeadlineExceeded:
+      return PyExc_TimeoutError;
+    default:
+      return PyExc_RuntimeError;
+  }
+}
+
+void Translate(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (python_error& error) {  // of Python code within a backward pass
+    error.restore();
+  } catch (const StatusError& error) {
+    PyErr_SetString(FindExceptionType(error.code()), error.what());
+  } catch (const c10::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+void RegisterErrors(pybind11::module_& /*module*/) {
+  pybind11::register_local_exception_translator(&Translate);
+}
+
+}  // namespace ds::python

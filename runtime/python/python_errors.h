@@ -1,0 +1,42 @@
+#pragma once
+
+// Errors of the runtime as exceptions of Python.
+
+#include <pybind11/pybind11.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "runtime/base/status.h"
+
+namespace ds::python {
+
+// An error status on its way to Python.
+class StatusError : public std::runtime_error {
+ public:
+  explicit StatusError(const Status& status)
+      : std::runtime_error(std::string(status.message())), code_(status.code()) {}
+  StatusCode code() const { return code_; }
+
+ private:
+  StatusCode code_;
+};
+
+inline void ThrowIfError(const Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+
+template <typename T>
+T ValueOrThrow(StatusOr<T> result) {
+  if (!result.ok()) throw StatusError(result.status());
+  return std::move(*result);
+}
+
+// Makes the module's functions raise ValueError (kInvalidArgument, kOutOfRange), KeyError
+// (kNotFound), NotImplementedError (kUnimplemented), TimeoutError (kDeadlineExceeded) and else
+// RuntimeError, with the status's message; RuntimeError for LibTorch's errors, without its stack
+// trace. An exception that Python code raised on the way stays what it is.
+void RegisterErrors(pybind11::module_& module);
+
+}  // namespace ds::python

@@ -1,0 +1,75 @@
+// The Python package dsrun, trained on two ranks by scripts of tests/python. They need the scratch
+// environment of scripts/bench/setup_peers.sh (PyTorch and transformers).
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/base/files.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+#include "tests/support/requirement.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PythonPackageTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const ProgramResult check =
+        RunProgram({DS_SOURCE_DIR "/scripts/bench/setup_peers.sh", "--check"});
+    if (check.status != 0) return SkipWithout("peers", check.err);
+    python_ = check.out.substr(0, check.out.find('\n'));
+  }
+  ProgramResult RunOnTwoRanks(const std::vector<std::string>& script) {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun", "--num_gpus", "2",
+                                        "--device",          "cpu",        "--run_dir",
+                                        Path("run"),         "--python",   python_};
+    command.insert(command.end(), script.begin(), script.end());
+    return RunProgram(command, {.environment = {"PYTHONPATH=" DS_BIN_DIR "/../python",
+                                                "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES="},
+                                .working_directory = folder_.path().string(),
+                                .time_limit = std::chrono::seconds(900)});
+  }
+  std::string Path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  TemporaryFolder folder_;
+  std::string python_;
+};
+
+TEST_F(PythonPackageTest, TrainsAsPyTorchDoes) {
+  const ProgramResult result =
+      RunOnTwoRanks({DS_SOURCE_DIR "/tests/python/check_engine.py", Path("checkpoints")});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all checks passed"));
+}
+
+// The verdict has the exception of Python, and the place that raised it.
+TEST_F(PythonPackageTest, AnExceptionIsTheVerdict) {
+  ASSERT_TRUE(WriteFileAtomically(Path("train.py"), R"(
+import torch
+import dsrun
+engine, *_ = dsrun.initialize(model=torch.nn.Linear(4, 4), config={
+    "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})
+engine.backward(engine(torch.ones(1, 4)).sum())
+engine.step()
+if dsrun.comm.get_rank() == 1:
+    raise KeyError("no such sample")
+engine.backward(engine(torch.ones(1, 4)).sum())
+engine.step()
+)")
+                  .ok());
+  const ProgramResult result = RunOnTwoRanks({Path("train.py")});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("KeyError: 'no such sample'"));
+  EXPECT_THAT(result.err, HasSubstr("train.py:9"));
+  EXPECT_THAT(result.err, HasSubstr("last step  1"));
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,220 @@
+"""Checks of the Python package on two ranks: losses against PyTorch, checkpoints, access, errors.
+
+    dsrun --num_gpus 2 check_engine.py FOLDER
+
+FOLDER is an empty folder that both ranks share. Ends with status 1 after a failed check, and prints
+"all checks passed" otherwise.
+"""
+
+import copy
+import os
+import sys
+
+import torch
+from losses import train_alone
+from models import NAMES, loss_of, make_batch, make_model
+
+import dsrun
+from dsrun import utils, zero
+
+RANK = int(os.environ["RANK"])
+ADAMW = {"type": "AdamW",
+         "params": {"lr": 2e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}}
+
+
+def make_config(stage, **more):
+    return {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.0, "optimizer": ADAMW,
+            "zero_optimization": {"stage": stage}, **more}
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def raises(kind, text, function):
+    try:
+        function()
+    except kind as error:
+        check(text in str(error), f"{error!r} does not say {text!r}")
+        return
+    raise AssertionError(f"no {kind.__name__} with {text!r}")
+
+
+def run(engine, name, steps, first=0, user_backward=False):
+    """Trains and returns (loss of this rank, norm) of each step."""
+    results = []
+    for step in range(first, first + steps):
+        losses = []
+        for micro in range(engine.gradient_accumulation_steps()):
+            loss = loss_of(engine(**make_batch(name, RANK, step * 10 + micro)))
+            loss.backward() if user_backward else engine.backward(loss)
+            engine.step()
+            losses.append(loss.item())
+        results.append((sum(losses) / len(losses), engine.get_global_grad_norm()))
+    return results
+
+
+def largest_difference(results, expected):
+    check(len(results) == len(expected), "another number of steps")
+    loss = max(abs(a[0] - b["loss"]) / max(1.0, abs(b["loss"]))
+               for a, b in zip(results, expected))
+    norm = max(abs(a[1] - b["norm"]) / b["norm"] for a, b in zip(results, expected))
+    return loss, norm
+
+
+def losses_equal_pytorch():
+    configs = [("", make_config(0)), ("accumulated and clipped ",
+               make_config(0, gradient_accumulation_steps=2, gradient_clipping=0.5))]
+    for name in NAMES:
+        for text, config in configs if name in ("llama", "branches") else configs[:1]:
+            expected = [line for line in train_alone(name, config, 4, ranks=2)
+                        if line["rank"] == RANK]
+            bits = None
+            for stage in (0, 1, 2, 3):
+                config["zero_optimization"]["stage"] = stage
+                engine, *_ = dsrun.initialize(model=make_model(name), config=copy.deepcopy(config))
+                results = run(engine, name, 4, user_backward=stage in (1, 3))
+                engine.destroy()
+                loss, norm = largest_difference(results, expected)
+                check(loss < 2e-6 and norm < 4e-6,
+                      f"{text}{name} at stage {stage}: losses differ by {loss}, norms by {norm}")
+                bits = bits or [loss for loss, _ in results]
+                # Sharded gradients are reduced after each micro-batch, others after the last.
+                check(text or bits == [loss for loss, _ in results],
+                      f"{text}{name}: stage {stage} has other bits than stage 0")
+
+
+def checkpoints_continue(folder):
+    whole, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
+    expected = run(whole, "llama", 3)
+    whole.save_checkpoint(folder, client_state={"epoch": 4})
+    check(os.path.isfile(os.path.join(folder, "latest")), "no file latest")
+    expected += run(whole, "llama", 2, first=3)
+    whole.destroy()
+    for stage in (3, 1):
+        engine, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(stage))
+        path, client = engine.load_checkpoint(folder)
+        check(path.endswith("global_step3") and client == {"epoch": 4}, f"{path}, {client}")
+        check(engine.global_steps == 3, "the steps are not counted on")
+        check(run(engine, "llama", 2, first=3) == expected[3:], f"stage {stage} continues otherwise")
+        engine.destroy()
+    path, client = None, None
+    engine, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(2))
+    check(engine.load_checkpoint(os.path.join(folder, "nothing")) == (None, {}), "found nothing?")
+    engine.destroy()
+
+
+def weights_can_be_read_and_written():
+    for stage in (0, 2, 3):
+        model = make_model("llama")
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        engine, *_ = dsrun.initialize(model=model, config=make_config(stage))
+        name, weight = "model.norm.weight", model.model.norm.weight
+        if stage == 3:
+            raises(RuntimeError, f"parameter {name} is sharded", lambda: weight.sum())
+        with zero.GatheredParameters(model.parameters()):
+            for key, parameter in model.named_parameters():
+                check(torch.equal(parameter, before[key]), f"{key} is not what it was")
+        with zero.GatheredParameters(weight, modifier_rank=0):
+            if RANK == 0:
+                with torch.no_grad():
+                    weight.fill_(3.0)
+        check(utils.safe_get_full_fp32_param(weight).eq(3.0).all(), "the master was not written")
+        check(utils.safe_get_full_grad(weight) is None, "a gradient before any")
+        loss = loss_of(engine(**make_batch("llama", RANK, 0)))
+        engine.backward(loss)
+        check(utils.safe_get_full_grad(weight).abs().sum() > 0, "no gradient")
+        engine.step()
+        state = utils.safe_get_full_optimizer_state(weight, "exp_avg")
+        check(state.shape == weight.shape and state.abs().sum() > 0, "no state")
+        utils.safe_set_full_fp32_param(weight, torch.ones_like(state))
+        full = engine._zero3_consolidated_16bit_state_dict()
+        if RANK == 0:
+            check(full[name].eq(1.0).all(), "the export has another value")
+            check(set(full) == set(make_model("llama").state_dict()), "another state_dict")
+        engine.destroy()
+
+
+def generation_works_while_sharded():
+    plain = make_model("llama").eval()
+    engine, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
+    engine.eval()
+    prompt = torch.arange(6).view(1, 6)
+    options = dict(max_new_tokens=8, do_sample=False, pad_token_id=0)
+    check(torch.equal(engine.module.generate(prompt, **options),
+                      plain.generate(prompt, **options)), "other tokens")
+    engine.train()
+    run(engine, "llama", 1)
+    engine.destroy()
+
+
+def schedulers_and_optimizers_of_pytorch_work():
+    results = {}
+    for kind in ("config", "client"):
+        model = make_model("llama")
+        if kind == "config":
+            engine, *_ = dsrun.initialize(model=model, config=make_config(2))
+        else:
+            groups = [{"params": list(model.parameters()), "weight_decay": 0.01}]
+            optimizer = torch.optim.AdamW(groups, lr=2e-3)
+            config = make_config(2)
+            del config["optimizer"]
+            scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+            engine, *_ = dsrun.initialize(model=model, config=config, optimizer=optimizer,
+                                          lr_scheduler=scheduler)
+        results[kind] = run(engine, "llama", 3)
+        engine.destroy()
+    check(results["config"] == results["client"], "torch.optim.AdamW trains otherwise")
+    model = make_model("llama")
+    raises(NotImplementedError, "Rprop", lambda: dsrun.initialize(
+        model=model, config=make_config(1), optimizer=torch.optim.Rprop(model.parameters())))
+    some = list(model.parameters())[:2]
+    raises(ValueError, "is in no parameter group", lambda: dsrun.initialize(
+        model=model, config=make_config(1), optimizer=torch.optim.AdamW(some, lr=1e-3)))
+    raises(ValueError, "zero_optimization.stage", lambda: dsrun.initialize(
+        model=model, config=make_config(7)))
+
+
+def an_exception_in_forward_leaves_the_engine_usable():
+    engine, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
+    other, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
+    handle = engine.module.model.layers[1].mlp.register_forward_hook(
+        lambda *_: (_ for _ in ()).throw(KeyError("of the user")))
+    raises(KeyError, "of the user", lambda: engine(**make_batch("llama", RANK, 9)))
+    handle.remove()
+    check(run(engine, "llama", 2) == run(other, "llama", 2), "trains otherwise after it")
+    engine.destroy()
+    other.destroy()
+
+
+def many_engines_leave_nothing():
+    import resource
+
+    def make(count):
+        for _ in range(count):
+            engine, *_ = dsrun.initialize(model=torch.nn.Linear(64, 64), config=make_config(3))
+            engine.backward(engine(torch.ones(2, 64)).sum())
+            engine.step()
+            engine.destroy()
+
+    make(100)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    make(900)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    check(grown < 20_000, f"900 engines hold {grown} KiB")
+
+
+def main():
+    torch.set_num_threads(1)
+    checks = [losses_equal_pytorch, lambda: checkpoints_continue(sys.argv[1]),
+              weights_can_be_read_and_written, generation_works_while_sharded,
+              schedulers_and_optimizers_of_pytorch_work,
+              an_exception_in_forward_leaves_the_engine_usable, many_engines_leave_nothing]
+    for one in checks:
+        one()
+    print("all checks passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
