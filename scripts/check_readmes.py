@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Holds the folder READMEs to the code: each source folder has one of at most 60 lines, every file or
-folder that a README names in backticks or links to exists, and what it says that the folder may
-include is what the table of check_layers.py says.
+"""Holds the folder READMEs and the other pages to the code: each source folder has a README of at most 60
+lines, every file or folder that a page names in backticks or links to exists, and what a README says that
+its folder may include is what the table of check_layers.py says. Pages of the manual also name paths on
+the user's machine, so only their paths into the project's own folders are checked.
 
 Exit 0 when all is well, 1 with one line per problem.
 """
@@ -17,7 +18,8 @@ MAX_LINES = 60
 # Made when the project is built or used, so not in a fresh clone.
 GENERATED = ("build", ".deps", "runs/", "logs/", "checkpoints/")
 # Where a README may count a path from, besides its own folder and the root.
-ALSO_FROM = ("runtime", "cli")
+ALSO_FROM = ("runtime", "cli", "scripts")
+MANUAL = pathlib.PurePosixPath("cli/manual")
 NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/?)`|\]\(([\w./-]+)\)")
 
 
@@ -34,7 +36,12 @@ def folders_that_need_one():
 
 def is_path(name):
     """A name with a slash or the ending of a source file; anything else is a word of code."""
-    return "/" in name or name.endswith((".h", ".cc", ".py", ".sh", ".md", ".proto", ".cmake"))
+    return "/" in name or bool(re.search(r".\.(h|cc|py|sh|md|proto|cmake)$", name))
+
+
+def project_folders():
+    """The folders at the top of the project."""
+    return {path.split("/")[0] for path in tracked("*") if "/" in path}
 
 
 def exists(name, readme):
@@ -77,8 +84,22 @@ def unlisted_goldens():
             yield f"scripts/goldens/README.md: has no line for {script.name}"
 
 
+def missing_names(page, folders):
+    """The files and folders that a page names and that do not exist, each with the number of its line."""
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        for quoted, linked in NAME.findall(line):
+            name = quoted or linked
+            if not is_path(name) or name.startswith(GENERATED):
+                continue
+            if page.parent == MANUAL and name.split("/")[0] not in folders:
+                continue
+            if not exists(name, page):
+                yield number, name
+
+
 def main():
     problems = list(unlisted_goldens())
+    folders = project_folders()
     for folder in sorted(folders_that_need_one()):
         if not (ROOT / folder / "README.md").exists():
             problems.append(f"{folder}: has no README.md")
@@ -88,12 +109,9 @@ def main():
         problems += filter(None, [row_problem(readme, text)])
         if readme.parent != pathlib.PurePosixPath(".") and len(lines) > MAX_LINES:
             problems.append(f"{readme}: {len(lines)} lines, at most {MAX_LINES}")
-        for number, line in enumerate(lines, 1):
-            for quoted, linked in NAME.findall(line):
-                name = quoted or linked
-                if not is_path(name) or name.startswith(GENERATED) or exists(name, readme):
-                    continue
-                problems.append(f"{readme}:{number}: names {name}, which does not exist")
+    for page in map(pathlib.PurePosixPath, tracked("*.md")):
+        problems += [f"{page}:{number}: names {name}, which does not exist"
+                     for number, name in missing_names(page, folders)]
     for problem in problems:
         print(problem)
     print(f"check_readmes: {len(problems)} problem(s)" if problems else "check_readmes: ok", file=sys.stderr)
