@@ -1,7 +1,6 @@
 #include "runtime/rank/text_printer.h"
 
 #include <cerrno>
-#include <optional>
 #include <utility>
 
 namespace ds::rank {

@@ -10,8 +10,8 @@
 // Not thread-safe.
 
 #include <cstdio>
-#include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
