@@ -15,9 +15,16 @@ void RankReporter::Send(RankMessageKind kind, const json& body) {
   if (link_ == nullptr) return;
   // Text from outside (paths, tensor names) need not be UTF-8; invalid bytes are replaced.
   const std::string text = body.dump(-1, ' ', false, json::error_handler_t::replace);
-  // A lost daemon is not an error here: its end kills this rank (rank_reporter.h).
-  if (const Status status = link_->Send({kind, text}); !status.ok()) {
-    LogDebug("rank " + std::to_string(rank_) + ": " + status.message());
+  const Status status = link_->Send({kind, text});
+  if (status.ok()) return;
+  const std::string message = "rank " + std::to_string(rank_) + ": " + status.message();
+  // The user misses a message that does not fit. A lost daemon is not an error here: its end kills
+  // this rank (rank_reporter.h).
+  if (status.code() == StatusCode::kInvalidArgument && !has_warned_) {
+    has_warned_ = true;
+    LogWarning(message + "; such messages of this rank are dropped");
+  } else {
+    LogDebug(message);
   }
 }
 

@@ -5,7 +5,8 @@
 // standard output. Errors always go to standard error, too.
 //
 // A lost daemon is not an error here: the daemon's end kills the rank (PR_SET_PDEATHSIG), and
-// messages in between are dropped.
+// messages in between are dropped. A message longer than a line of the link is dropped, too, with a
+// warning for the first.
 //
 // Not thread-safe: only the training thread uses it.
 
@@ -57,6 +58,7 @@ class RankReporter {
 
   std::unique_ptr<RankLink> link_;
   int rank_;
+  bool has_warned_ = false;  // of a message that is too long
 };
 
 }  // namespace ds::rank

@@ -1,5 +1,6 @@
 #include "runtime/rank/rank_reporter.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -52,6 +53,20 @@ TEST_F(RankReporterTest, ErrorNamesTheRanksThatWereNotThere) {
 TEST_F(RankReporterTest, BytesThatAreNoTextStillArrive) {
   reporter_->ReportNotice("path \xff\xfe");
   EXPECT_TRUE(nlohmann::json::accept(Received().body));
+}
+
+TEST_F(RankReporterTest, WarnsOnceOfMessagesThatAreTooLong) {
+  const std::string text(kMaxLineBytes, 'x');
+  ::testing::internal::CaptureStdout();  // where logs go without InitLog
+  reporter_->ReportNotice(text);
+  reporter_->ReportNotice(text);
+  reporter_->ReportNotice("short");
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  const std::string warning = "is longer than 65536; such messages of this rank are dropped";
+  EXPECT_THAT(log, ::testing::HasSubstr("rank 3: rank link: a message of "));
+  EXPECT_THAT(log, ::testing::HasSubstr(warning));
+  EXPECT_EQ(log.find(warning), log.rfind(warning));
+  EXPECT_EQ(nlohmann::json::parse(Received().body)["text"], "short");
 }
 
 TEST_F(RankReporterTest, AVanishedDaemonIsNoError) {
