@@ -144,6 +144,8 @@ class HjsonReader {
       problems_->push_back(
           {"the key \"" + member.name + "\" is given twice in one object", member.position});
     }
+    const bool is_lone = closing == Closing::kEnd && node->members.size() == 1 && scanner_.AtEnd();
+    if (is_lone) return Problem(NameLoneValue(begin), begin);
     if (!scanner_.Take(':')) return Unexpected("':'");
     return SkipBlanks() && ReadValue(&member.node);
   }
@@ -157,6 +159,10 @@ class HjsonReader {
     const bool in_object = closing == Closing::kBrace;
     if (has_comma) return in_object ? "a key or '}'" : "a value or ']'";
     return in_object ? "',' or '}'" : "',' or ']'";
+  }
+
+  std::string NameLoneValue(std::size_t begin) const {
+    return "expected an object, { ... }, found only " + Describe(text_, begin);
   }
 
   bool Unexpected(const std::string& expected) {

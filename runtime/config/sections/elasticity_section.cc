@@ -219,7 +219,10 @@ StatusOr<ElasticBatch> ElasticBatchOf(std::string_view json_text, std::string_vi
   for (const JsonProblem& problem : reading.problems) {
     issues.Error("", problem.message, problem.position);
   }
-  if (!reading.problems.empty()) return InvalidArgumentError(AllErrors(issues));
+  if (reading.complete && !reading.root.scalar.is_object()) {
+    issues.Error("", "the config must be an object: { ... }", reading.root.position);
+  }
+  if (!issues.errors().empty()) return InvalidArgumentError(AllErrors(issues));
   const JsonNode section = OnlyTheSection(reading.root);
   if (section.members.empty()) {
     return InvalidArgumentError(std::string(file_name) + ": there is no elasticity section");

@@ -147,7 +147,7 @@ TEST(ElasticBatchOfTest, OnlyVersion02TakesTheNumberOfTheEnvironment) {
 
 TEST(ElasticBatchOfTest, NamesPlaceAndKey) {
   EXPECT_EQ(Error("{}"), "ds.json: there is no elasticity section");
-  EXPECT_EQ(Error("[]"), "ds.json: there is no elasticity section");
+  EXPECT_EQ(Error("[]"), "ds.json:1:1: the config must be an object: { ... }");
   EXPECT_THAT(Error("{"), HasSubstr("ds.json:1:2: "));
   EXPECT_THAT(Error(R"({"elasticity": {}})"), HasSubstr("ds.json:1:2: elasticity is off"));
   EXPECT_THAT(Error(R"({"elasticity": {"enabled": true, "prefer_large_batch": true}})"),
