@@ -135,8 +135,10 @@ Status CheckEvaluation(const TrainFlags& flags, TrainInputs* inputs) {
     return InvalidArgumentError("--eval_every needs evaluation data: --eval_data or --eval_split");
   }
   if ((job->save_best || job->eval_patience > 0) && job->eval_every == 0) {
-    return InvalidArgumentError(std::string(job->save_best ? "--save_best" : "--eval_patience") +
-                                " compares evaluations: add --eval_every N");
+    const std::string flag = job->load_best   ? "--load_best_model_at_end"
+                             : job->save_best ? "--save_best"
+                                              : "--eval_patience";
+    return InvalidArgumentError(flag + " compares evaluations: add --eval_every N");
   }
   return OkStatus();
 }

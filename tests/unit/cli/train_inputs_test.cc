@@ -250,6 +250,8 @@ TEST_F(TrainInputsTest, PassesEvaluationToTheJob) {
               HasSubstr("needs evaluation data: --eval_data or --eval_split"));
   EXPECT_THAT(Error({.eval_split = 0.5, .save_best = true}),
               HasSubstr("--save_best compares evaluations: add --eval_every N"));
+  EXPECT_THAT(Error({.eval_split = 0.5, .load_best_model_at_end = true}),
+              HasSubstr("--load_best_model_at_end compares evaluations: add --eval_every N"));
   EXPECT_THAT(Error({.eval_split = 0.5, .eval_patience = 2}),
               HasSubstr("--eval_patience compares evaluations"));
   EXPECT_THAT(Error({.eval_data = {Path("no.txt")}}), HasSubstr("--eval_data " + Path("no.txt")));
