@@ -46,9 +46,8 @@ struct BenchIoFlags {
 };
 
 void AddBenchIoFlags(CLI::App& app, BenchIoFlags* flags) {
-  app.add_option("WHAT", "io: the drives of offload")->required();
-  app.add_option("PATH", flags->path, "a folder of the drive, or several separated by commas")
-      ->required();
+  app.add_option("WHAT", "io: the drives of offload");
+  app.add_option("PATH", flags->path, "a folder of the drive, or several separated by commas");
   app.add_option("--size", flags->size_mib, "MiB to write and read (default: 1024)")
       ->check(WholeNumber(1, 1 << 20))
       ->type_name("MIB");
@@ -165,6 +164,9 @@ StatusOr<int> BenchIoCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
+  if (flags.path.empty()) {
+    return InvalidArgumentError("bench io: no PATH given; see dsrun bench io --help");
+  }
   if (flags.io.block_bytes % 4096 != 0) {
     return InvalidArgumentError("bench io: --block_size must be a multiple of 4096");
   }
@@ -303,7 +305,7 @@ struct BenchMemoryFlags {
 };
 
 void AddBenchMemoryFlags(CLI::App& app, BenchMemoryFlags* flags) {
-  app.add_option("WHAT", "memory: reading and writing it in place")->required();
+  app.add_option("WHAT", "memory: reading and writing it in place");
   app.add_option("--size", flags->size_mib,
                  "MiB that all threads process, many times the size of the caches (default: 1024)")
       ->check(WholeNumber(1, 1 << 20))

@@ -5,7 +5,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
@@ -117,19 +119,29 @@ StatusOr<int> CheckpointCommand(const Invocation& invocation) {
   FlagParser parser("checkpoint verify|list DIR",
                     "Check every byte of the checkpoints in DIR, or list them. DIR is a run "
                     "directory, its checkpoints folder or one step-N.");
-  parser.app().add_option("action", action, "verify or list")->required();
-  parser.app().add_option("DIR", directory, "the folder of the checkpoints")->required();
+  parser.app().add_option("action", action, "verify or list");
+  parser.app().add_option("DIR", directory, "the folder of the checkpoints");
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
+  const std::string known[] = {"verify", "list"};
+  if (action.empty()) {
+    return InvalidArgumentError(
+        "checkpoint: neither verify nor list given; see dsrun checkpoint "
+        "--help");
+  }
+  if (std::find(std::begin(known), std::end(known), action) == std::end(known)) {
+    return InvalidArgumentError("checkpoint: '" + action + "' is neither verify nor list" +
+                                DidYouMean(action, known));
+  }
+  if (directory.empty()) {
+    return InvalidArgumentError("checkpoint " + action +
+                                ": no DIR given; see dsrun checkpoint --help");
+  }
   // "step-20/" names the same folder as "step-20".
   fs::path path = fs::path(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  if (action == "verify") return VerifyCheckpoints(path, std::cout);
-  if (action == "list") return ListCheckpoints(path, std::cout);
-  const std::string known[] = {"verify", "list"};
-  return InvalidArgumentError("checkpoint: '" + action + "' is neither verify nor list" +
-                              DidYouMean(action, known));
+  return action == "verify" ? VerifyCheckpoints(path, std::cout) : ListCheckpoints(path, std::cout);
 }
 
 }  // namespace ds::cli

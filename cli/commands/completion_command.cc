@@ -109,19 +109,22 @@ StatusOr<int> CompletionCommand(const Invocation& invocation) {
                     "Print the script that completes dsrun's commands and flags in a shell: eval "
                     "\"$(dsrun completion bash)\" in ~/.bashrc; the same with zsh; in fish, dsrun "
                     "completion fish | source.");
-  parser.app().add_option("SHELL", shell, "bash, zsh or fish")->required();
+  parser.app().add_option("SHELL", shell, "bash, zsh or fish");
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   const std::string known[] = {"bash", "zsh", "fish"};
+  if (shell.empty()) {
+    return InvalidArgumentError("completion: no SHELL given; write bash, zsh or fish");
+  }
   const std::string_view scripts[] = {kBash, kZsh, kFish};
   for (std::size_t i = 0; i < std::size(known); ++i) {
     if (shell != known[i]) continue;
     std::cout << scripts[i] << std::flush;
     return kExitOk;
   }
-  return InvalidArgumentError("completion: no script for '" + shell + "'" +
-                              DidYouMean(shell, known));
+  return InvalidArgumentError("completion: no script for '" + shell +
+                              "', only for bash, zsh and fish" + DidYouMean(shell, known));
 }
 
 }  // namespace ds::cli

@@ -96,7 +96,8 @@ TEST_F(CompletionTest, FishOffersTheSame) {
 
 TEST_F(CompletionTest, AnotherShellIsRefused) {
   EXPECT_EQ(RunProgram({DS_BIN_DIR "/dsrun", "completion", "fist"}).err,
-            "dsrun: completion: no script for 'fist'; did you mean 'fish'?\n");
+            "dsrun: completion: no script for 'fist', only for bash, zsh and fish; did you mean "
+            "'fish'?\n");
 }
 
 }  // namespace
