@@ -8,6 +8,7 @@
 
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/parse_number.h"
+#include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
@@ -206,7 +207,11 @@ void AddMpirunFlags(CLI::App& app, LaunchFlags* flags) {
 SshTransport TransportOf(const std::string& name) {
   if (name == "ssh-client") return SshTransport::kSshClient;
   if (name == "libssh" || name == "pdsh" || name == "ssh") return SshTransport::kLibssh;
-  Refuse("--launcher " + name, "dsrun starts its own daemon on every host; drop the flag");
+  const std::string known[] = {"libssh", "ssh-client"};
+  Refuse("--launcher " + name,
+         "dsrun starts its own daemon on every host; drop the flag, or choose the SSH client, "
+         "libssh or ssh-client" +
+             DidYouMean(name, known));
 }
 
 void AddDeepSpeedFlags(CLI::App& app, LaunchFlags* flags) {

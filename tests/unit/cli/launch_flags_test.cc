@@ -149,7 +149,10 @@ TEST(LaunchFlagsTest, RefusesByName) {
        "--hostfile"},
       {{"--launcher", "slurm", "prog"},
        "--launcher slurm is not supported: dsrun starts its own daemon on every host; drop the "
-       "flag"},
+       "flag, or choose the SSH client, libssh or ssh-client"},
+      {{"--launcher", "ssh_client", "prog"},
+       "--launcher ssh_client is not supported: dsrun starts its own daemon on every host; drop "
+       "the flag, or choose the SSH client, libssh or ssh-client; did you mean 'ssh-client'?"},
   };
   for (const FlagRefusal& refusal : refusals) {
     const auto parsed = Parse(refusal.arguments);
