@@ -22,7 +22,6 @@
 #include "cli/job/final_status.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
-#include "runtime/base/suggest.h"
 #include "runtime/process/descriptor_table.h"
 #include "runtime/process/malloc_arena.h"
 
@@ -55,10 +54,8 @@ bool LooksLikeProgram(const std::string& word) {
 }
 
 Status NeitherCommandNorProgram(const std::string& word) {
-  std::vector<std::string> names;
-  for (const Command& command : Commands()) names.emplace_back(command.name);
   return InvalidArgumentError("'" + word + "' is neither a command nor a program here" +
-                              DidYouMean(word, names));
+                              SuggestCommand(word));
 }
 
 // The command and its arguments for the words behind the launch flags.

@@ -1,5 +1,7 @@
 #include "cli/commands/command_table.h"
 
+#include "runtime/base/suggest.h"
+
 namespace ds::cli {
 namespace {
 
@@ -38,6 +40,15 @@ const Command* FindCommand(std::string_view name) {
     if (command.name == name) return &command;
   }
   return nullptr;
+}
+
+std::string SuggestCommand(std::string_view word, const std::vector<std::string>& pages) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  names.insert(names.end(), pages.begin(), pages.end());
+  const int most_typos = word.size() < 5 ? 1 : 2;
+  const std::string nearest = Nearest(word, names, most_typos);
+  return nearest.empty() ? "; see dsrun help" : "; did you mean '" + nearest + "'?";
 }
 
 }  // namespace ds::cli

@@ -60,4 +60,8 @@ StatusOr<int> VersionCommand(const Invocation& invocation);
 // Returns null for an unknown name.
 const Command* FindCommand(std::string_view name);
 
+// Returns "; did you mean 'x'?" for a word that names neither a command nor one of the pages, or
+// "; see dsrun help" if no name is near.
+std::string SuggestCommand(std::string_view word, const std::vector<std::string>& pages = {});
+
 }  // namespace ds::cli

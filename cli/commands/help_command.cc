@@ -13,7 +13,6 @@
 #include "cli/train/share_folder.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
-#include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
@@ -80,14 +79,13 @@ void PrintOverview() {
 
 StatusOr<int> PrintPage(const std::string& name) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  std::vector<std::string> names = share.ManualPages();
+  const std::vector<std::string> names = share.ManualPages();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     DS_ASSIGN_OR_RETURN(const std::string page, ReadFile(share.manual_page(name)));
     std::cout << WithoutComments(page) << std::flush;
     return kExitOk;
   }
-  for (const Command& known : Commands()) names.emplace_back(known.name);
-  return InvalidArgumentError("no command or page '" + name + "'" + DidYouMean(name, names));
+  return InvalidArgumentError("no command or page '" + name + "'" + SuggestCommand(name, names));
 }
 
 }  // namespace

@@ -61,7 +61,12 @@ int MostTypos(std::string_view word) {
 }  // namespace
 
 std::string Nearest(std::string_view word, std::span<const std::string> candidates) {
-  int best = MostTypos(word) + 1;
+  return Nearest(word, candidates, MostTypos(word));
+}
+
+std::string Nearest(std::string_view word, std::span<const std::string> candidates,
+                    int most_typos) {
+  int best = most_typos + 1;
   std::string nearest;
   for (const std::string& candidate : candidates) {
     int distance = EditDistance(word, candidate);

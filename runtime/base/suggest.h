@@ -16,6 +16,9 @@ int EditDistance(std::string_view a, std::string_view b);
 // "warmup_num_steps"). The earlier candidate wins a tie. Does not translate names of other
 // programs: tables of meanings answer those.
 std::string Nearest(std::string_view word, std::span<const std::string> candidates);
+// The same with another limit of wrong letters, for candidates so few that a worse slip still means
+// one of them.
+std::string Nearest(std::string_view word, std::span<const std::string> candidates, int most_typos);
 
 // Returns "; did you mean 'x'?" or "".
 std::string DidYouMean(std::string_view word, std::span<const std::string> candidates);

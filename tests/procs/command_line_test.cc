@@ -95,6 +95,9 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
   ExpectRefused({"train", "--step", "2"}, "unknown flag --step; did you mean '--steps'?");
   ExpectRefused({"train", "now"}, "unexpected argument 'now'");
   ExpectRefused({"help", "tran"}, "no command or page 'tran'; did you mean 'train'?");
+  ExpectRefused({"help", "trane"}, "no command or page 'trane'; did you mean 'train'?");
+  ExpectRefused({"help", "metrik"}, "no command or page 'metrik'; did you mean 'metrics'?");
+  ExpectRefused({"help", "xyzzy"}, "no command or page 'xyzzy'; see dsrun help");
   ExpectRefused({"--master_port", "70000", "train"},
                 "--master_port: 70000 is not a whole number from 0 to 65535");
   ExpectRefused(

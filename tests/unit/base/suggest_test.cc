@@ -20,6 +20,8 @@ TEST(NearestTest, SuggestsOnlyNearWords) {
   EXPECT_EQ(Nearest("trian", names), "train");
   EXPECT_EQ(Nearest("rport", names), "report");
   EXPECT_EQ(Nearest("banana", names), "");
+  EXPECT_EQ(Nearest("trane", names), "");
+  EXPECT_EQ(Nearest("trane", names, /*most_typos=*/2), "train");
   EXPECT_EQ(DidYouMean("resum", names), "; did you mean 'resume'?");
 }
 
