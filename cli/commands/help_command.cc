@@ -1,15 +1,18 @@
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <iomanip>
 #include <iostream>
 #include <sstream>
 
 #include "cli/commands/command_flags.h"
 #include "cli/commands/command_table.h"
+#include "cli/commands/fit_page.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
+#include "cli/flags/wrap_text.h"
 #include "cli/train/share_folder.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -37,6 +40,11 @@ std::string WithoutComments(const std::string& page) {
   return text;
 }
 
+// Returns a row of a list; the lines of `text` begin in one column.
+std::string FormatRow(const std::string& name, std::string_view text) {
+  return WrapText(name + std::string(text), kHelpColumns, name.size()) + "\n";
+}
+
 // Returns the manual's pages with their summaries; empty if they are not installed.
 std::string PageList() {
   const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
@@ -45,7 +53,7 @@ std::string PageList() {
   for (const std::string& name : share->ManualPages()) {
     const StatusOr<std::string> page = ReadFile(share->manual_page(name));
     if (!page.ok()) continue;
-    text << "  " << std::left << std::setw(12) << name << SummaryOf(*page) << "\n";
+    text << FormatRow(fmt::format("  {:<12}", name), SummaryOf(*page));
   }
   return text.str().empty() ? "" : "\nPages (dsrun help PAGE):\n" + text.str();
 }
@@ -54,7 +62,7 @@ std::string Overview() {
   std::ostringstream text;
   text << "Start and train on many ranks, on one host or many.\n\nCommands:\n";
   for (const Command& command : Commands()) {
-    text << "  " << std::left << std::setw(12) << command.name << command.summary << "\n";
+    text << FormatRow(fmt::format("  {:<12}", command.name), command.summary);
   }
   text << PageList();
   text << "\nEverything after COMMAND or PROGRAM is passed to it. A program that has a command's "
@@ -63,8 +71,9 @@ std::string Overview() {
           "--exit_codes "
           "distinct):\n";
   for (const ExitStatusRow& row : ExitStatusTable()) {
-    text << "  " << std::left << std::setw(4) << row.status << std::setw(6)
-         << "(" + std::to_string(row.distinct_status) + ")" << row.meaning << "\n";
+    text << FormatRow(
+        fmt::format("  {:<4}{:<6}", row.status, "(" + std::to_string(row.distinct_status) + ")"),
+        row.meaning);
   }
   text << "A program's own 240 to 247 is 240 then.\n";
   return text.str();
@@ -82,7 +91,7 @@ StatusOr<int> PrintPage(const std::string& name) {
   const std::vector<std::string> names = share.ManualPages();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     DS_ASSIGN_OR_RETURN(const std::string page, ReadFile(share.manual_page(name)));
-    std::cout << WithoutComments(page) << std::flush;
+    std::cout << FitPage(WithoutComments(page), kHelpColumns) << std::flush;
     return kExitOk;
   }
   return InvalidArgumentError("no command or page '" + name + "'" + SuggestCommand(name, names));

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/flags/wrap_text.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
@@ -80,27 +81,8 @@ Status GivenNames::Add(const CLI::Option& option, const std::string& typed,
   return OkStatus();
 }
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kFlagColumns = 34;             // width before the description of a flag
 constexpr std::string_view kFirstGroup = "Options";  // CLI11's own heading
-
-// Breaks `text` at blanks into lines of at most `width` characters, where possible.
-std::string WrapHelp(const std::string& text, std::size_t width) {
-  std::string wrapped;
-  std::size_t start = 0;
-  while (text.size() - start > width) {
-    const std::size_t newline = text.find('\n', start);
-    std::size_t end = newline;
-    if (newline > start + width) {
-      end = text.rfind(' ', start + width);
-      if (end == std::string::npos || end <= start) end = text.find_first_of(" \n", start);
-    }
-    if (end == std::string::npos) break;
-    wrapped += text.substr(start, end - start) + "\n";
-    start = end + 1;
-  }
-  return wrapped + text.substr(start);
-}
 
 // Shows a flag under its first long name only; the '-' spelling is implied.
 class OneNameFormatter : public CLI::Formatter {
@@ -112,7 +94,7 @@ class OneNameFormatter : public CLI::Formatter {
   }
 
   std::string make_description(const CLI::App* app) const override {
-    return WrapHelp(CLI::Formatter::make_description(app), kColumns);
+    return WrapText(CLI::Formatter::make_description(app), kHelpColumns);
   }
 
   // CLI11 puts a blank line before each group and another one after all but the last.
@@ -124,7 +106,7 @@ class OneNameFormatter : public CLI::Formatter {
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
-    return WrapHelp(CLI::Formatter::make_option_desc(option), kColumns - kFlagColumns);
+    return WrapText(CLI::Formatter::make_option_desc(option), kHelpColumns - kFlagColumns);
   }
 
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {

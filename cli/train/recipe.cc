@@ -1,10 +1,13 @@
 #include "cli/train/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <vector>
 
+#include "cli/flags/wrap_text.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/files.h"
 #include "runtime/base/positioned_json.h"
@@ -219,8 +222,8 @@ StatusOr<std::string> ListRecipes(const ShareFolder& share) {
   std::string list;
   for (const std::string& name : share.Recipes()) {
     DS_ASSIGN_OR_RETURN(const Recipe recipe, FindRecipe(name, share));
-    list += name + std::string(kNameColumns - std::min(kNameColumns - 1, name.size()), ' ') +
-            recipe.about + "\n";
+    const std::string row = fmt::format("{:<{}} {}", name, kNameColumns - 1, recipe.about);
+    list += WrapText(row, kHelpColumns, kNameColumns) + "\n";
   }
   return list;
 }

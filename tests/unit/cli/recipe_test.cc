@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "cli/train/train_inputs.h"
 #include "runtime/base/files.h"
@@ -121,6 +122,8 @@ TEST_F(RecipeTest, EachShippedRecipeIsListedAndHasAPage) {
   ASSERT_THAT(shipped.Recipes(), ::testing::Contains("lora"));
   const auto choosing = ReadFile(DS_SOURCE_DIR "/configs/recipes/README.md");
   ASSERT_TRUE(choosing.ok());
+  std::istringstream lines(*list);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
   for (const std::string& name : shipped.Recipes()) {
     EXPECT_THAT(*list, HasSubstr(name + " "));
     EXPECT_TRUE(fs::exists(fs::path(DS_SOURCE_DIR) / "configs/recipes" / (name + ".md"))) << name;
