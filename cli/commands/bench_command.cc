@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
 #include <array>
 #include <iostream>
 #include <limits>
@@ -226,13 +225,12 @@ void AddBenchFlags(CLI::App& app, BenchFlags* flags) {
   app.add_option(FlagNames("warmups"), flags->job.warmups, "untimed calls per size (default: 5)")
       ->check(WholeNumber(0))
       ->type_name("N");
-  app.add_option(FlagNames("dtype"), flags->job.dtype,
-                 "data type of the elements (default: float32)")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}).description(""))
-      ->type_name("float32|float16|bfloat16");
-  app.add_option(FlagNames("bw_unit"), flags->bw_unit, "unit of the tables (default: Gbps)")
-      ->check(CLI::IsMember({"Gbps", "GBps"}).description(""))
-      ->type_name("Gbps|GBps");
+  TakeOneOf(app.add_option(FlagNames("dtype"), flags->job.dtype,
+                           "data type of the elements (default: float32)"),
+            {"float32", "float16", "bfloat16"});
+  TakeOneOf(
+      app.add_option(FlagNames("bw_unit"), flags->bw_unit, "unit of the tables (default: Gbps)"),
+      {"Gbps", "GBps"});
   app.add_flag(FlagNames("encrypt"), flags->job.encrypt,
                "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
   app.add_flag("--json", flags->json, "print one JSON document instead of the tables");

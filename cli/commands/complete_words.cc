@@ -35,13 +35,28 @@ const Positionals& PositionalsOf(std::string_view command) {
   return found == std::end(kKnown) ? kNone : *found;
 }
 
-// Formats "list|lora|packing", like a flag with few values.
-std::string RecipeValues() {
-  std::string values = "list";
+// Returns the words for a value of FlagDescription: itself, "every:" for "every:N", or the names of
+// a kind that this program knows.
+std::vector<std::string> WordsOf(const std::string& value) {
   const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
-  if (!share.ok()) return values;
-  for (const std::string& name : share->Recipes()) values += "|" + name;
-  return values;
+  if (value == "PRESET") return share.ok() ? share->Presets() : std::vector<std::string>();
+  if (value == "RECIPE") {
+    std::vector<std::string> names = share.ok() ? share->Recipes() : std::vector<std::string>();
+    names.insert(names.begin(), "list");
+    return names;
+  }
+  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const bool is_kind = std::none_of(value.begin(), value.end(), is_small);
+  if (is_kind) return {};
+  const std::size_t colon = value.find(':');
+  return {value.substr(0, colon == std::string::npos ? colon : colon + 1)};
+}
+
+// Returns the candidates that the shell adds for a value in capitals.
+More KindOf(const std::string& value) {
+  if (value == "FILE") return More::kFiles;
+  if (value == "DIR" || value == "FOLDER") return More::kFolders;
+  return value == "PATH" ? More::kProgram : More::kNothing;
 }
 
 // Reads a command line before the word that is being typed.
@@ -102,20 +117,17 @@ class WordReader {
     if (candidate.starts_with(begun)) completion->words.emplace_back(candidate, meaning);
   }
 
-  // The values in "auto|cpu|cuda" are candidates; FILE, DIR and RECIPE give the kind of value.
   static Completion Values(const FlagDescription& flag, const std::string& begun,
                            const std::string& before) {
     Completion completion;
-    if (flag.value == "FILE") completion.more = More::kFiles;
-    if (flag.value == "DIR") completion.more = More::kFolders;
-    if (flag.value == "PATH") completion.more = More::kProgram;
-    const std::string values = flag.value == "RECIPE" ? RecipeValues() : flag.value;
-    if (values.find('|') == std::string::npos) return completion;
-    for (std::size_t start = 0; start <= values.size();) {
-      const std::size_t end = std::min(values.find('|', start), values.size());
-      const std::string value = values.substr(start, end - start);
-      if (value.starts_with(begun)) completion.words.emplace_back(before + value, flag.help);
-      start = end + 1;
+    for (const std::string& value : flag.values) {
+      // Files include folders.
+      if (completion.more != More::kFiles && KindOf(value) != More::kNothing) {
+        completion.more = KindOf(value);
+      }
+      for (const std::string& word : WordsOf(value)) {
+        if (word.starts_with(begun)) completion.words.emplace_back(before + word, flag.help);
+      }
     }
     return completion;
   }

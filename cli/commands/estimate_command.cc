@@ -256,16 +256,15 @@ void AddAdapterFlags(CLI::App& app, config::TrainJob* job) {
   app.add_option(FlagNames("lora_rank"), job->lora_rank, "as for train (default: 0, none)")
       ->check(WholeNumber(0, models::kMostLoraRank))
       ->type_name("R");
-  app.add_option(FlagNames("lora_targets"), job->lora_targets, "as for train")
-      ->expected(1, -1)
-      ->type_name("NAME");
+  OfferValues(
+      app.add_option(FlagNames("lora_targets"), job->lora_targets, "as for train")->expected(1, -1),
+      {"all-linear", "NAME"});
   app.add_flag(FlagNames("lora_dora"), job->lora_dora, "as for train");
   app.add_option(FlagNames("lora_dropout"), job->lora_dropout, "as for train")
       ->check(FractionBelow1())
       ->type_name("P");
-  app.add_option(FlagNames("quantize_base"), job->quantize_base, "as for train")
-      ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
-      ->type_name("nf4|nf4-double|int8");
+  TakeOneOf(app.add_option(FlagNames("quantize_base"), job->quantize_base, "as for train"),
+            {"nf4", "nf4-double", "int8"});
   app.add_option(FlagNames("lora_adapter"), job->lora_adapter, "as for train")->type_name("DIR");
 }
 
@@ -278,16 +277,15 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("sp"), flags->sequence_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("sp_kind"), flags->job.sequence_kind, "as for train (default: ulysses)")
-      ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
-      ->type_name("ulysses|ring");
+  TakeOneOf(app.add_option(FlagNames("sp_kind"), flags->job.sequence_kind,
+                           "as for train (default: ulysses)"),
+            {"ulysses", "ring"});
   app.add_option(FlagNames("pp"), flags->stages, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("pp_schedule"), flags->job.pipeline_schedule,
-                 "as for train (default: 1f1b)")
-      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
-      ->type_name("1f1b|gpipe|interleaved|zb-h1|zb-v");
+  TakeOneOf(app.add_option(FlagNames("pp_schedule"), flags->job.pipeline_schedule,
+                           "as for train (default: 1f1b)"),
+            pipeline::ScheduleNames());
   app.add_option(FlagNames("pp_virtual_stages"), flags->job.pipeline_virtual_stages, "as for train")
       ->check(WholeNumber(0))
       ->type_name("N");
@@ -316,9 +314,9 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("memory"), flags->memory,
                  "memory available to each rank, on its GPU or its host; shows which settings fit")
       ->type_name("BYTES");
-  app.add_option(FlagNames("recompute"), flags->job.recompute,
-                 "as for train (default: from the config)")
-      ->type_name("none|full|attention|every:N");
+  OfferValues(app.add_option(FlagNames("recompute"), flags->job.recompute,
+                             "as for train (default: from the config)"),
+              config::RecomputeForms());
   AddChunkFlags(app, flags);
   app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
@@ -332,9 +330,9 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   BeginFlagGroup(app, "Hosts and ranks");
   app.add_option(FlagNames("hostfile", "-H"), flags->launch.hostfile, "the job's hosts")
       ->type_name("FILE");
-  app.add_option(FlagNames("device"), flags->device, "device of the ranks (default: auto)")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
-      ->type_name("auto|cpu|cuda");
+  TakeOneOf(
+      app.add_option(FlagNames("device"), flags->device, "device of the ranks (default: auto)"),
+      {"auto", "cpu", "cuda"});
 }
 
 void AddFlags(CLI::App& app, EstimateFlags* flags) {

@@ -127,14 +127,13 @@ void AddGenerateFlags(CLI::App& app, GenerateFlags* flags) {
       ->type_name("TEXT");
   AddSamplingFlags(app, flags);
   BeginFlagGroup(app, "Computation");
-  app.add_option(FlagNames("dtype"), flags->job.dtype,
-                 "dtype of the computation (default: that of the weights)")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}).description(""))
-      ->type_name("auto|float32|bfloat16|float16");
-  app.add_option(FlagNames("device"), flags->job.device,
-                 "where it is computed; auto: on the first GPU, if there is one (default: cpu)")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
-      ->type_name("auto|cpu|cuda");
+  TakeOneOf(app.add_option(FlagNames("dtype"), flags->job.dtype,
+                           "dtype of the computation (default: that of the weights)"),
+            {"auto", "float32", "bfloat16", "float16"});
+  TakeOneOf(app.add_option(
+                FlagNames("device"), flags->job.device,
+                "where it is computed; auto: on the first GPU, if there is one (default: cpu)"),
+            {"auto", "cpu", "cuda"});
   app.add_option(FlagNames("batch_size"), flags->job.batch_size,
                  "prompts that run together (default: 8)")
       ->check(WholeNumber(1, 1 << 16))

@@ -137,24 +137,30 @@ void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
 }
 
 void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
-  parser->app().add_option("--schedule", flags->schedule,
-                           "draw this schedule of the mesh's pipeline: gpipe, 1f1b (default), "
-                           "interleaved, zb-h1 or zb-v");
+  OfferValues(parser->app().add_option("--schedule", flags->schedule,
+                                       "draw this schedule of the mesh's pipeline (default: 1f1b)"),
+              pipeline::ScheduleNames());
   parser->app()
       .add_option("--micro_batches", flags->micro_batches,
                   "micro-batches per step in the drawing (default: twice the stages)")
-      ->check(WholeNumber(1));
+      ->check(WholeNumber(1))
+      ->type_name("N");
   parser->app()
       .add_option("--chunks", flags->chunks,
                   "virtual stages (runs of blocks) per stage in the drawing (default: the fewest "
                   "of the schedule)")
-      ->check(WholeNumber(1));
-  parser->app().add_option(
-      "--partition", flags->partition,
-      "partition of the blocks of --model among the stages: uniform (equal numbers of blocks), "
-      "parameters (default), profile (computation), type:REGEX (equal numbers of blocks with a "
-      "matching name), or, with --deepspeed_config, memory");
-  parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  OfferValues(
+      parser->app().add_option(
+          "--partition", flags->partition,
+          "partition of the blocks of --model among the stages: uniform (equal numbers of blocks), "
+          "parameters (default), profile (computation), type:REGEX (equal numbers of blocks with a "
+          "matching name), or, with --deepspeed_config, memory"),
+      {"uniform", "parameters", "profile", "type:REGEX", "memory"});
+  parser->app()
+      .add_option("--svg", flags->svg, "write the drawing of the schedule to this file")
+      ->type_name("FILE");
 }
 
 // Prints the parallel layouts of the model that fit into a rank's memory limit. Returns false if
@@ -225,13 +231,17 @@ StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckRes
 void AddPlanFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_flag("--json", flags->json, "print one JSON object");
   BeginFlagGroup(parser->app(), "Mesh and pipeline");
-  parser->app().add_option(
-      "--mesh", flags->mesh,
-      "draw these ranks as a mesh, outermost axis first, as in pipeline=2,shard=4,tensor=2 (axes: "
-      "pipeline, replicate, shard, sequence, tensor; and expert); shard gets the remaining ranks");
-  parser->app().add_option(
-      "--model", flags->model,
-      "check the mesh against this model: a folder, a config.json or a preset");
+  parser->app()
+      .add_option("--mesh", flags->mesh,
+                  "draw these ranks as a mesh, outermost axis first, as in "
+                  "pipeline=2,shard=4,tensor=2 (axes: "
+                  "pipeline, replicate, shard, sequence, tensor; and expert); shard gets the "
+                  "remaining ranks")
+      ->type_name("MESH");
+  OfferValues(parser->app().add_option(
+                  "--model", flags->model,
+                  "check the mesh against this model: a folder, a config.json or a preset"),
+              {"DIR", "FILE", "PRESET"});
   AddScheduleFlags(parser, flags);
   AddFitFlags(parser, flags);
 }

@@ -44,10 +44,9 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
                  "the Hugging Face folder of the tokenizer, or its tokenizer.json")
       ->type_name("DIR");
   app.add_option(FlagNames("out"), flags->job.out, "output file of token ids")->type_name("FILE");
-  app.add_option(FlagNames("token_dtype"), flags->token_dtype,
-                 "data type of the ids (default: uint16 if all ids fit, else uint32)")
-      ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
-      ->type_name("uint16|uint32");
+  TakeOneOf(app.add_option(FlagNames("token_dtype"), flags->token_dtype,
+                           "data type of the ids (default: uint16 if all ids fit, else uint32)"),
+            {"uint16", "uint32"});
   app.add_flag(FlagNames("no_special_tokens"), flags->no_special_tokens,
                "omit the special tokens that the tokenizer adds around a text");
   app.add_option(FlagNames("separator"), flags->separator,

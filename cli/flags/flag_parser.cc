@@ -1,6 +1,7 @@
 #include "cli/flags/flag_parser.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -13,6 +14,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "cli/flags/wrap_text.h"
 #include "runtime/base/parse_number.h"
@@ -81,6 +83,8 @@ Status GivenNames::Add(const CLI::Option& option, const std::string& typed,
   return OkStatus();
 }
 
+constexpr char kBetweenValues = '|';
+constexpr std::size_t kValuesColumns = 60;           // of the longest list of values in the help
 constexpr std::size_t kFlagColumns = 34;             // width before the description of a flag
 constexpr std::string_view kFirstGroup = "Options";  // CLI11's own heading
 
@@ -147,8 +151,11 @@ std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>
 std::string ToText(const FlagDescriptions& described) {
   Json flags = Json::array();
   for (const FlagDescription& flag : described.flags) {
-    flags.push_back(
-        {{"names", flag.names}, {"value", flag.value}, {"help", flag.help}, {"group", flag.group}});
+    flags.push_back({{"names", flag.names},
+                     {"value", flag.value},
+                     {"values", flag.values},
+                     {"help", flag.help},
+                     {"group", flag.group}});
   }
   return Json(
              {{"usage", described.usage}, {"description", described.description}, {"flags", flags}})
@@ -156,11 +163,21 @@ std::string ToText(const FlagDescriptions& described) {
          "\n";
 }
 
+std::vector<std::string> SplitValues(const std::string& values) {
+  std::vector<std::string> split;
+  std::istringstream text(values);
+  for (std::string value; std::getline(text, value, kBetweenValues);) split.push_back(value);
+  return split;
+}
+
 FlagDescription DescribeOption(const CLI::Option& option) {
   FlagDescription flag{.help = option.get_description(), .group = option.get_group()};
   if (!option.get_lnames().empty()) flag.names.push_back("--" + option.get_lnames().front());
   for (const std::string& letter : option.get_snames()) flag.names.push_back("-" + letter);
-  if (option.get_expected_min() > 0) flag.value = option.get_type_name();
+  if (option.get_expected_min() == 0) return flag;
+  const std::string& shown = option.get_option_text();
+  flag.value = shown.empty() ? option.get_type_name() : shown;
+  flag.values = SplitValues(option.get_type_name());
   return flag;
 }
 
@@ -268,6 +285,7 @@ FlagDescriptions ParseFlagDescriptions(const std::string& text) {
   for (const Json& flag : json.at("flags")) {
     described.flags.push_back({.names = flag.at("names"),
                                .value = flag.at("value"),
+                               .values = flag.at("values"),
                                .help = flag.at("help"),
                                .group = flag.at("group")});
   }
@@ -421,6 +439,17 @@ Status FlagParser::UnknownFlag(const std::vector<std::string>& left) const {
 
 void BeginFlagGroup(CLI::App& app, const std::string& heading) {
   app.option_defaults()->group(heading);
+}
+
+CLI::Option* OfferValues(CLI::Option* option, const std::vector<std::string>& values) {
+  const std::string all = fmt::format("{}", fmt::join(values, std::string(1, kBetweenValues)));
+  if (all.size() > kValuesColumns) option->option_text("NAME");
+  return option->type_name(all);
+}
+
+CLI::Option* TakeOneOf(CLI::Option* option, const std::vector<std::string>& values) {
+  // Without CLI11's own remarks in the help.
+  return OfferValues(option->check(CLI::IsMember(values).description("")), values);
 }
 
 std::string FlagNames(const std::string& name, const std::string& short_name) {

@@ -41,8 +41,9 @@ struct FlagAlias {
 
 // A machine-readable description of a parser's flags. FlagParser::Describe returns it.
 struct FlagDescription {
-  std::vector<std::string> names;  // "--num_gpus", "-n"; one spelling of each
-  std::string value;               // "FILE", "auto|cpu|cuda"; "" = the flag has none
+  std::vector<std::string> names;   // "--num_gpus", "-n"; one spelling of each
+  std::string value;                // "FILE", "auto|cpu|cuda"; "" = the flag has none
+  std::vector<std::string> values;  // "auto", "cpu", "cuda", or the kind: "FILE"
   std::string help;
   std::string group;  // its heading in the help
 };
@@ -141,6 +142,14 @@ bool TakesNextWord(const CLI::App& app, const std::string& flag);
 // Puts the flags that are added to `app` from now on under this heading of the help. Headings
 // appear in the order of their first flags. Flags before the first call are under "Options".
 void BeginFlagGroup(CLI::App& app, const std::string& heading);
+
+// Limits a flag to these values. They are checked, shown in the help and completed.
+CLI::Option* TakeOneOf(CLI::Option* option, const std::vector<std::string>& values);
+
+// Shows and completes these values of a flag, which its caller checks. A value in capitals stands
+// for all of a kind: {"DIR", "bytes"}, {"none", "every:N"}. If the values are too long for a line
+// of the help, it shows NAME.
+CLI::Option* OfferValues(CLI::Option* option, const std::vector<std::string>& values);
 
 // Formats "-H" and "num_gpus" as CLI11 expects them: "-H,--num_gpus,--num-gpus".
 std::string FlagNames(const std::string& name, const std::string& short_name = "");

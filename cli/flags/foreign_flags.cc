@@ -4,7 +4,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/parse_number.h"
@@ -203,28 +205,33 @@ void AddMpirunFlags(CLI::App& app, LaunchFlags* flags) {
   }
 }
 
+const std::vector<std::string>& SshClients() {
+  static const std::vector<std::string> kNames = {"libssh", "ssh-client"};
+  return kNames;
+}
+
 // Parses --launcher. DeepSpeed's own SSH launchers map to libssh.
 SshTransport TransportOf(const std::string& name) {
   if (name == "ssh-client") return SshTransport::kSshClient;
   if (name == "libssh" || name == "pdsh" || name == "ssh") return SshTransport::kLibssh;
-  const std::string known[] = {"libssh", "ssh-client"};
   Refuse("--launcher " + name,
          "dsrun starts its own daemon on every host; drop the flag, or choose the SSH client, "
          "libssh or ssh-client" +
-             DidYouMean(name, known));
+             DidYouMean(name, SshClients()));
 }
 
 void AddDeepSpeedFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_flag(FlagNames("no_local_rank"))->group("");
   app.add_flag(FlagNames("no_ssh_check"))->group("");
   BeginFlagGroup(app, "Launch: network");
-  app.add_option_function<std::string>(
-         FlagNames("launcher"),
-         [flags](const std::string& name) { flags->transport = TransportOf(name); },
-         "SSH client for other hosts: the built-in libssh, or this machine's OpenSSH with all its "
-         "features (certificates, Kerberos, hardware keys, ControlMaster), which takes twice the "
-         "time (default: libssh)")
-      ->type_name("libssh|ssh-client");
+  OfferValues(
+      app.add_option_function<std::string>(
+          FlagNames("launcher"),
+          [flags](const std::string& name) { flags->transport = TransportOf(name); },
+          "SSH client for other hosts: the built-in libssh, or this machine's OpenSSH with all its "
+          "features (certificates, Kerberos, hardware keys, ControlMaster), which takes twice the "
+          "time (default: libssh)"),
+      SshClients());
 }
 
 }  // namespace

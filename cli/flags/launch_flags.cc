@@ -17,11 +17,6 @@ namespace {
 constexpr int kMaxRanksPerHost = 4096;
 constexpr int kMaxHosts = 65536;
 
-// Makes a validator without CLI11's own remarks in the help.
-CLI::Validator OneOf(std::vector<std::string> names) {
-  return CLI::IsMember(std::move(names)).description("");
-}
-
 void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
   BeginFlagGroup(app, "Launch: hosts and ranks");
   app.add_option(FlagNames("hostfile", "-H"), flags->hostfile,
@@ -79,12 +74,11 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
   BeginFlagGroup(app, "Launch: devices and cores");
   const std::map<std::string, Device> devices = {
       {"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}};
-  app.add_option_function<std::string>(
-         FlagNames("device"),
-         [flags, devices](const std::string& name) { flags->device = devices.at(name); },
-         "device of each rank; auto: a GPU if there is one")
-      ->check(OneOf({"auto", "cpu", "cuda"}))
-      ->type_name("auto|cpu|cuda");
+  TakeOneOf(app.add_option_function<std::string>(
+                FlagNames("device"),
+                [flags, devices](const std::string& name) { flags->device = devices.at(name); },
+                "device of each rank; auto: a GPU if there is one"),
+            {"auto", "cpu", "cuda"});
   app.add_flag(FlagNames("one_device_per_rank"), flags->one_device_per_rank,
                "show each rank only its own device");
   app.add_flag(FlagNames("bind_cores_to_rank"), flags->bind_cores_to_rank,
@@ -177,16 +171,15 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
                "show the arrival time of each line of the ranks, in UTC");
   const std::map<std::string, ExitCodes> exit_codes = {{"shell", ExitCodes::kShell},
                                                        {"distinct", ExitCodes::kDistinct}};
-  app.add_option_function<std::string>(
-         FlagNames("exit_codes"),
-         [flags, exit_codes](const std::string& name) { flags->exit_codes = exit_codes.at(name); },
-         "distinct: dsrun's own statuses are 241 to 247 instead of 1 to 6 and 128+N, to "
-         "distinguish them from a program's; see dsrun help (default: shell)")
-      ->check(OneOf({"shell", "distinct"}))
-      ->type_name("shell|distinct");
-  app.add_option(FlagNames("log_level"), flags->log_level, "log level of dsrun")
-      ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
-      ->type_name("debug|info|warning|error|critical");
+  TakeOneOf(
+      app.add_option_function<std::string>(
+          FlagNames("exit_codes"),
+          [flags, exit_codes](const std::string& name) { flags->exit_codes = exit_codes.at(name); },
+          "distinct: dsrun's own statuses are 241 to 247 instead of 1 to 6 and 128+N, to "
+          "distinguish them from a program's; see dsrun help (default: shell)"),
+      {"shell", "distinct"});
+  TakeOneOf(app.add_option(FlagNames("log_level"), flags->log_level, "log level of dsrun"),
+            {"debug", "info", "warning", "error", "critical"});
 }
 
 }  // namespace

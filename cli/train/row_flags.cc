@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
 
 #include "cli/flags/add_switch.h"
 #include "cli/flags/flag_parser.h"
@@ -56,11 +55,11 @@ void AddRowFlags(CLI::App& app, RowFlags* flags) {
         ->type_name("NAME")
         ->group(kGroup);
   }
-  app.add_option(FlagNames("prompt_style"), flags->prompt_style,
-                 "format of an instruction with its output: chat (the chat template; default if "
-                 "there is one) or alpaca (Stanford Alpaca's prompt)")
-      ->check(CLI::IsMember({"chat", "alpaca"}).description(""))
-      ->type_name("STYLE")
+  TakeOneOf(app.add_option(
+                FlagNames("prompt_style"), flags->prompt_style,
+                "format of an instruction with its output: chat (the chat template; default if "
+                "there is one) or alpaca (Stanford Alpaca's prompt)"),
+            {"chat", "alpaca"})
       ->group(kGroup);
 }
 
@@ -72,10 +71,10 @@ void AddDocumentFlags(CLI::App& app, RowFlags* flags) {
       ->check(WholeNumber(0))
       ->type_name("N")
       ->group(kGroup);
-  app.add_option(FlagNames("truncation_mode"), flags->truncation_mode,
-                 "part of a document that --max_length keeps: keep_start (default) or keep_end")
-      ->check(CLI::IsMember({"keep_start", "keep_end"}).description(""))
-      ->type_name("MODE")
+  TakeOneOf(app.add_option(
+                FlagNames("truncation_mode"), flags->truncation_mode,
+                "part of a document that --max_length keeps: keep_start (default) or keep_end"),
+            {"keep_start", "keep_end"})
       ->group(kGroup);
   AddSwitch(app, "assistant_only_loss", &flags->assistant_only_loss,
             "in a completion of several messages compute the loss on the assistant's messages "

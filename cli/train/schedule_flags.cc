@@ -73,6 +73,20 @@ std::vector<LegacySchedule> Schedules() {
           {"WarmupCosineLR", list(kWarmupCosine)}};
 }
 
+std::vector<std::string> DeepSpeedsNames() {
+  std::vector<std::string> names;
+  for (const LegacySchedule& schedule : Schedules()) names.emplace_back(schedule.name);
+  return names;
+}
+
+std::vector<std::string> TrainersNames() {
+  std::vector<std::string> names;
+  for (const config::ScheduleType& type : config::TransformersSchedules()) {
+    names.emplace_back(type.name);
+  }
+  return names;
+}
+
 config::ValueType TypeOf(const LegacyFlag& flag) {
   return config::FindSetting("scheduler.params." + std::string(flag.name))->type;
 }
@@ -101,7 +115,8 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
                    ->type_name("N");
       break;
     case config::ValueType::kString:
-      option = app.add_option_function<std::string>(FlagNames(name), take, help)->type_name("TYPE");
+      option = TakeOneOf(app.add_option_function<std::string>(FlagNames(name), take, help),
+                         {"log", "linear"});
       break;
     default:  // a switch
       option = app.add_flag_callback(
@@ -136,10 +151,7 @@ StatusOr<const config::ScheduleType*> ChooseTrainersType(const ScheduleFlags& fl
     return InvalidArgumentError(
         "--lr_scheduler_kwargs needs --lr_scheduler_type, the schedule that they belong to");
   }
-  std::vector<std::string> names;
-  for (const config::ScheduleType& each : config::TransformersSchedules()) {
-    names.emplace_back(each.name);
-  }
+  const std::vector<std::string> names = TrainersNames();
   return InvalidArgumentError("--lr_scheduler_type " + flags.lr_scheduler_type +
                               ": no such schedule (" + fmt::format("{}", fmt::join(names, ", ")) +
                               ")" + DidYouMean(flags.lr_scheduler_type, names));
@@ -213,19 +225,19 @@ bool TakesWarmup(const ScheduleFlags& flags) {
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
   constexpr const char* kTrainers =
       "Schedules of transformers' Trainer, instead of the ds_config's";
-  app.add_option(FlagNames("lr_scheduler_type"), flags->lr_scheduler_type,
-                 "linear, cosine, constant_with_warmup, polynomial, inverse_sqrt, "
-                 "warmup_stable_decay and others (dsrun help ds_config, scheduler.type); "
-                 "--warmup_steps sets the warm-up; the schedule ends with the run")
-      ->type_name("NAME")
+  OfferValues(
+      app.add_option(FlagNames("lr_scheduler_type"), flags->lr_scheduler_type,
+                     "linear, cosine, constant_with_warmup, polynomial, inverse_sqrt, "
+                     "warmup_stable_decay and others (dsrun help ds_config, scheduler.type); "
+                     "--warmup_steps sets the warm-up; the schedule ends with the run"),
+      TrainersNames())
       ->group(kTrainers);
   app.add_option(FlagNames("lr_scheduler_kwargs"), flags->lr_scheduler_kwargs,
                  "parameters of the schedule, as a JSON object")
       ->type_name("JSON")
       ->group(kTrainers);
-  app.add_option(FlagNames("lr_schedule"), flags->lr_schedule,
-                 "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR or WarmupCosineLR")
-      ->type_name("NAME")
+  OfferValues(app.add_option(FlagNames("lr_schedule"), flags->lr_schedule, "schedule of DeepSpeed"),
+              DeepSpeedsNames())
       ->group("Schedules of DeepSpeed, instead of the ds_config's");
   for (const LegacySchedule& schedule : Schedules()) {
     if (schedule.name == "WarmupDecayLR") continue;  // has WarmupLR's
@@ -241,9 +253,7 @@ StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags, const ScheduleBe
     return InvalidArgumentError("--" + flags.given.begin()->first +
                                 " needs --lr_schedule, the schedule that it belongs to");
   }
-  std::vector<std::string> names;
   for (const LegacySchedule& schedule : Schedules()) {
-    names.emplace_back(schedule.name);
     if (schedule.name != flags.lr_schedule) continue;
     auto rest = flags.given;
     Json params = Json::object();
@@ -259,7 +269,7 @@ StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags, const ScheduleBe
   }
   return InvalidArgumentError("--lr_schedule " + flags.lr_schedule +
                               ": no such schedule; name others in the ds_config's scheduler.type" +
-                              DidYouMean(flags.lr_schedule, names));
+                              DidYouMean(flags.lr_schedule, DeepSpeedsNames()));
 }
 
 }  // namespace ds::cli

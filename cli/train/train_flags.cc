@@ -11,6 +11,7 @@
 #include "cli/flags/flag_parser.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/plan/model/lora_spec.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 namespace ds::cli {
 namespace {
@@ -39,9 +40,10 @@ void AddNumber(CLI::App& app, const char* name, std::optional<Number>* value, co
 
 void AddModelFlags(CLI::App& app, TrainFlags* flags) {
   BeginFlagGroup(app, "Model and configuration");
-  app.add_option(FlagNames("model"), flags->model,
-                 "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
-      ->type_name("MODEL");
+  OfferValues(
+      app.add_option(FlagNames("model"), flags->model,
+                     "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)"),
+      {"DIR", "FILE", "PRESET"});
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
                  "the ds_config, or its text as base64 (default: a small one)")
       ->type_name("FILE");
@@ -49,23 +51,23 @@ void AddModelFlags(CLI::App& app, TrainFlags* flags) {
 }
 
 void AddTextFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(FlagNames("tokenizer"), flags->tokenizer,
-                 "the Hugging Face folder of the tokenizer, or 'bytes' (default: the model's "
-                 "folder if it has a tokenizer, else bytes)")
-      ->type_name("DIR");
+  OfferValues(
+      app.add_option(FlagNames("tokenizer"), flags->tokenizer,
+                     "the Hugging Face folder of the tokenizer, or 'bytes' (default: the model's "
+                     "folder if it has a tokenizer, else bytes)"),
+      {"DIR", "bytes"});
   app.add_option(FlagNames("data_field"), flags->data_field,
                  "the field of .json files that holds the rows (default: the file is the rows)")
       ->type_name("NAME");
-  app.add_option(FlagNames("on_bad_data"), flags->on_bad_data,
-                 "texts that cannot be used: stop (default), or skip and count them")
-      ->check(CLI::IsMember({"stop", "skip"}).description(""))
-      ->type_name("POLICY");
-  app.add_option(
-         FlagNames("packing"), flags->packing,
-         "how documents become samples: stream (default; joined, and split where a sample is "
-         "full), whole (as many unsplit documents as fit), none (one document per sample)")
-      ->check(CLI::IsMember({"stream", "whole", "none"}).description(""))
-      ->type_name("HOW");
+  TakeOneOf(app.add_option(FlagNames("on_bad_data"), flags->on_bad_data,
+                           "texts that cannot be used: stop (default), or skip and count them"),
+            {"stop", "skip"});
+  TakeOneOf(
+      app.add_option(
+          FlagNames("packing"), flags->packing,
+          "how documents become samples: stream (default; joined, and split where a sample is "
+          "full), whole (as many unsplit documents as fit), none (one document per sample)"),
+      {"stream", "whole", "none"});
   app.add_option(FlagNames("data_cache"), flags->data_cache,
                  "folder on each host that caches the tokens of texts (default: ~/.cache/dsrun)")
       ->type_name("DIR");
@@ -85,10 +87,9 @@ void AddDataFlags(CLI::App& app, TrainFlags* flags) {
       ->take_all()
       ->check(PositiveNumber())
       ->type_name("X");
-  app.add_option(FlagNames("token_dtype"), flags->token_dtype,
-                 "data type of .bin files: uint16 (default) or uint32")
-      ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
-      ->type_name("TYPE");
+  TakeOneOf(app.add_option(FlagNames("token_dtype"), flags->token_dtype,
+                           "data type of .bin files: uint16 (default) or uint32"),
+            {"uint16", "uint32"});
   AddTextFlags(app, flags);
   app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens per sample (default: 256)")
       ->check(WholeNumber(1))
@@ -145,17 +146,18 @@ void AddNumericsFlags(CLI::App& app, TrainFlags* flags) {
   BeginFlagGroup(app, "Precision, loss and random numbers");
   AddSwitch(app, "bf16", &flags->training.bf16, "train in bf16");
   AddSwitch(app, "fp16", &flags->training.fp16, "train in fp16");
-  app.add_option(
-         FlagNames("on_non_finite"), flags->on_non_finite,
-         "when a gradient is not finite: skip the step, rewind (load the newest checkpoint and "
-         "continue after the step's data), or stop (default: skip if the ds_config does)")
-      ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
-      ->type_name("POLICY");
-  app.add_option(
-         FlagNames("router_aux_loss_coef"), flags->router_aux_loss_coef,
-         "add the load-balancing loss of the experts: auto (with the coefficient of config.json, "
-         "if the model has one), or a coefficient; 0: none (default: as config.json says)")
-      ->type_name("X");
+  TakeOneOf(
+      app.add_option(
+          FlagNames("on_non_finite"), flags->on_non_finite,
+          "when a gradient is not finite: skip the step, rewind (load the newest checkpoint and "
+          "continue after the step's data), or stop (default: skip if the ds_config does)"),
+      {"auto", "skip", "rewind", "stop"});
+  OfferValues(
+      app.add_option(
+          FlagNames("router_aux_loss_coef"), flags->router_aux_loss_coef,
+          "add the load-balancing loss of the experts: auto (with the coefficient of config.json, "
+          "if the model has one), or a coefficient; 0: none (default: as config.json says)"),
+      {"auto", "X"});
   app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
                  "NEFTune: add noise to the embeddings in training, at most X over the root of "
                  "(tokens of a sample times width) (default: 0, none)")
@@ -173,12 +175,12 @@ void AddParallelismFlags(CLI::App& app, TrainFlags* flags) {
             "tensor parallelism: N ranks share each matrix, on the same samples");
   AddNumber(app, "pp", &flags->training.pp,
             "pipeline parallelism: N stages, each with some of the layers");
-  app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
-                 "schedule of the stages of --pp: 1f1b (default; holds the fewest micro-batches), "
-                 "gpipe, interleaved (less idle time, more communication), zb-h1 (less idle time, "
-                 "holds inputs longer) or zb-v (both)")
-      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
-      ->type_name("NAME");
+  TakeOneOf(app.add_option(
+                FlagNames("pp_schedule"), flags->pp_schedule,
+                "schedule of the stages of --pp: 1f1b (default; holds the fewest micro-batches), "
+                "gpipe, interleaved (less idle time, more communication), zb-h1 (less idle time, "
+                "holds inputs longer) or zb-v (both)"),
+            pipeline::ScheduleNames());
   app.add_option(
          FlagNames("pp_virtual_stages"), flags->pp_virtual_stages,
          "with --pp_schedule interleaved: virtual stages (runs of layers) per stage (default: 2)")
@@ -186,12 +188,12 @@ void AddParallelismFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("N");
   AddNumber(app, "sp", &flags->training.sp,
             "sequence parallelism: N ranks share the tokens of each sample");
-  app.add_option(FlagNames("sp_kind"), flags->sp_kind,
-                 "attention of the ranks of --sp: ulysses (default; each rank computes some heads "
-                 "over all tokens) or ring (context parallelism: each rank computes its own "
-                 "tokens, keys and values circulate; any number of ranks)")
-      ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
-      ->type_name("NAME");
+  TakeOneOf(app.add_option(
+                FlagNames("sp_kind"), flags->sp_kind,
+                "attention of the ranks of --sp: ulysses (default; each rank computes some heads "
+                "over all tokens) or ring (context parallelism: each rank computes its own "
+                "tokens, keys and values circulate; any number of ranks)"),
+            {"ulysses", "ring"});
   AddNumber(app, "ep", &flags->training.ep,
             "expert parallelism: N ranks share the experts of each layer");
   AddSwitch(app, "encrypt", &flags->encrypt,
@@ -200,12 +202,14 @@ void AddParallelismFlags(CLI::App& app, TrainFlags* flags) {
 
 void AddMemoryFlags(CLI::App& app, TrainFlags* flags) {
   BeginFlagGroup(app, "Memory and offload");
-  app.add_option(FlagNames("recompute"), flags->recompute,
-                 "activation checkpointing; activations that the backward pass recomputes: none, "
-                 "full (of every layer), every:N (of every Nth layer), attention (default: full if "
-                 "the ds_config has activation_checkpointing, else none)")
-      ->check(RecomputeText())
-      ->type_name("WHICH");
+  OfferValues(
+      app.add_option(
+             FlagNames("recompute"), flags->recompute,
+             "activation checkpointing; activations that the backward pass recomputes: none, "
+             "full (of every layer), every:N (of every Nth layer), attention (default: full if "
+             "the ds_config has activation_checkpointing, else none)")
+          ->check(RecomputeText()),
+      config::RecomputeForms());
   app.add_option(FlagNames("sp_chunk"), flags->sp_chunk,
                  "FPDT: compute attention in chunks of TOKENS tokens of a sample, on one rank or "
                  "on the ranks of --sp (ulysses), and recompute its projections in the backward "
@@ -227,12 +231,6 @@ void AddMemoryFlags(CLI::App& app, TrainFlags* flags) {
 }
 
 void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
-  BeginFlagGroup(app, "Fine-tuning");
-  app.add_option(FlagNames("freeze"), flags->freeze,
-                 "parameters that are not trained, by patterns of their full names "
-                 "('model.layers.0.*')")
-      ->take_all()
-      ->type_name("PATTERN");
   app.add_option(FlagNames("lora_rank"), flags->lora_rank,
                  "train LoRA adapters of this rank and freeze the model (default: 0, none)")
       ->check(WholeNumber(0, models::kMostLoraRank))
@@ -246,25 +244,37 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
                  "folder of --lora_adapter, else 0)")
       ->check(FractionBelow1())
       ->type_name("P");
-  app.add_option(FlagNames("lora_targets"), flags->lora_targets,
-                 "the linear layers that get adapters, as PEFT's target_modules: last, partial or "
-                 "full names, one regular expression of full names, or all-linear (default)")
-      ->take_all()
-      ->type_name("NAME");
+  OfferValues(
+      app.add_option(
+             FlagNames("lora_targets"), flags->lora_targets,
+             "the linear layers that get adapters, as PEFT's target_modules: last, partial or "
+             "full names, one regular expression of full names, or all-linear (default)")
+          ->take_all(),
+      {"all-linear", "NAME"});
   AddSwitch(app, "lora_rslora", &flags->lora_rslora,
             "scale adapters by alpha over the root of the rank");
   AddSwitch(app, "lora_dora", &flags->lora_dora,
             "DoRA: train the norms of the adapted weights' rows separately from their directions");
-  app.add_option(FlagNames("quantize_base"), flags->quantize_base,
-                 "QLoRA: quantize the linear layers below adapters: nf4 (4.5 bits per weight), "
-                 "nf4-double (4.13; quantizes the scales, too) or int8 (default: not quantized)")
-      ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
-      ->type_name("FORMAT");
+  TakeOneOf(app.add_option(
+                FlagNames("quantize_base"), flags->quantize_base,
+                "QLoRA: quantize the linear layers below adapters: nf4 (4.5 bits per weight), "
+                "nf4-double (4.13; quantizes the scales, too) or int8 (default: not quantized)"),
+            {"nf4", "nf4-double", "int8"});
   app.add_option(FlagNames("lora_adapter"), flags->lora_adapter,
                  "continue training the adapters of a PEFT folder, as it describes them")
       ->type_name("DIR");
   AddSwitch(app, "lora_merge", &flags->lora_merge,
             "--save_hf writes the full model with merged adapters instead of a PEFT folder");
+}
+
+void AddFineTuningFlags(CLI::App& app, TrainFlags* flags) {
+  BeginFlagGroup(app, "Fine-tuning");
+  app.add_option(FlagNames("freeze"), flags->freeze,
+                 "parameters that are not trained, by patterns of their full names "
+                 "('model.layers.0.*')")
+      ->take_all()
+      ->type_name("PATTERN");
+  AddAdapterFlags(app, flags);
 }
 
 void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
@@ -322,7 +332,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   AddNumericsFlags(app, flags);
   AddParallelismFlags(app, flags);
   AddMemoryFlags(app, flags);
-  AddAdapterFlags(app, flags);
+  AddFineTuningFlags(app, flags);
   AddEvaluationFlags(app, flags);
   AddCheckpointFlags(app, flags);
 }

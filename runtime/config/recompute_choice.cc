@@ -1,11 +1,19 @@
 #include "runtime/config/recompute_choice.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <string>
 
 #include "runtime/base/parse_number.h"
 #include "runtime/config/ds_config.h"
 
 namespace ds::config {
+
+const std::vector<std::string>& RecomputeForms() {
+  static const std::vector<std::string> kForms = {"none", "full", "attention", "every:N"};
+  return kForms;
+}
 
 StatusOr<RecomputeChoice> ParseRecompute(std::string_view text) {
   constexpr std::string_view kEvery = "every:";
@@ -18,8 +26,8 @@ StatusOr<RecomputeChoice> ParseRecompute(std::string_view text) {
     const auto every = ParseNumber<int>(text.substr(kEvery.size()));
     if (every && *every >= 1) return RecomputeChoice{.kind = Kind::kBlocks, .every = *every};
   }
-  return InvalidArgumentError("'" + std::string(text) +
-                              "' is none of none, full, attention, every:N (N of 1 or more)");
+  return InvalidArgumentError(
+      fmt::format("'{}' is none of {} (N of 1 or more)", text, fmt::join(RecomputeForms(), ", ")));
 }
 
 RecomputeChoice DecideRecompute(const RecomputeChoice& choice, const DsConfig& config) {

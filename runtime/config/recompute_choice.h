@@ -4,7 +4,9 @@
 // kept (`train --recompute`, EngineOptions::recompute), and reads the choice of a ds_config.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -25,6 +27,9 @@ struct RecomputeChoice {
 
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
+
+// Returns the forms that a user writes: "none", "full", "attention", "every:N".
+const std::vector<std::string>& RecomputeForms();
 
 // Reads "none", "full", "attention", "every:N" with N of at least 1, or "auto" (kByConfig).
 StatusOr<RecomputeChoice> ParseRecompute(std::string_view text);

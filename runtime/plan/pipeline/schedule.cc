@@ -1,6 +1,7 @@
 #include "runtime/plan/pipeline/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -187,14 +188,18 @@ std::string_view NameOf(ScheduleKind kind) {
   DS_CHECK(false);
 }
 
+std::vector<std::string> ScheduleNames() {
+  std::vector<std::string> names;
+  for (const auto& [kind, name] : kKindNames) names.emplace_back(name);
+  return names;
+}
+
 StatusOr<ScheduleKind> ParseScheduleKind(std::string_view name) {
-  std::string names;
   for (const auto& [kind, known] : kKindNames) {
     if (known == name) return kind;
-    names += (names.empty() ? "" : ", ") + std::string(known);
   }
-  return InvalidArgumentError(
-      fmt::format("\"{}\" is no schedule of a pipeline; there are {}", name, names));
+  return InvalidArgumentError(fmt::format("\"{}\" is no schedule of a pipeline; there are {}", name,
+                                          fmt::join(ScheduleNames(), ", ")));
 }
 
 StatusOr<PipelineSchedule> PipelineSchedule::Create(ScheduleKind kind, const PipelineShape& shape) {

@@ -45,6 +45,7 @@ enum class ScheduleKind {
 // Converts between kinds and "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v". The error of
 // ParseScheduleKind lists the names.
 std::string_view NameOf(ScheduleKind kind);
+std::vector<std::string> ScheduleNames();
 StatusOr<ScheduleKind> ParseScheduleKind(std::string_view name);
 
 struct PipelineShape {

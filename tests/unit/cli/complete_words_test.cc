@@ -3,9 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+
+#include "runtime/base/files.h"
+#include "tests/places.h"
+
 namespace ds::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -52,6 +59,17 @@ TEST(CompleteWordsTest, ValuesOfFlags) {
   EXPECT_THAT(TextsOf({"train", "--recipe", "l"}), ElementsAre("list", "llama-sft-zero2", "lora"));
 }
 
+TEST(CompleteWordsTest, ValuesThatStandForOthers) {
+  EXPECT_THAT(TextsOf({"train", "--packing", ""}), ElementsAre("stream", "whole", "none"));
+  EXPECT_THAT(TextsOf({"train", "--recompute", "e"}), ElementsAre("every:"));
+  EXPECT_THAT(TextsOf({"train", "--lr_scheduler_type", "inv"}), ElementsAre("inverse_sqrt"));
+  EXPECT_THAT(TextsOf({"train", "--model", "gpt2-d"}), ElementsAre("gpt2-demo"));
+  EXPECT_EQ(MoreOf({"train", "--model", "gpt2-d"}), More::kFiles);
+  EXPECT_THAT(TextsOf({"train", "--tokenizer", ""}), ElementsAre("bytes"));
+  EXPECT_EQ(MoreOf({"train", "--tokenizer", ""}), More::kFolders);
+  EXPECT_THAT(TextsOf({"--ulimit", ""}), IsEmpty());
+}
+
 TEST(CompleteWordsTest, ArgumentsOfCommands) {
   EXPECT_EQ(MoreOf({"check", "c"}), More::kFiles);
   EXPECT_THAT(TextsOf({"checkpoint", ""}), ElementsAre("verify", "list"));
@@ -82,6 +100,46 @@ TEST(CommandFlagsTest, EveryCommandDescribesItsFlags) {
       EXPECT_FALSE(flag.names.empty()) << command.name;
       EXPECT_NE(flag.help, "") << command.name << " " << flag.names.front();
     }
+  }
+}
+
+// The kinds of values that have no list, and the flags that take the name of something of the user.
+const std::set<std::string> kOpenKinds = {
+    "ADDR", "BYTES", "CORES", "DIR",    "FACTOR",  "FILE",         "FILTER",
+    "G",    "JSON",  "K",     "L",      "M",       "MASK",         "MESH",
+    "MIB",  "N",     "NAMES", "P",      "PATH",    "PATTERN",      "PORT",
+    "R",    "RANKS", "RATE",  "S",      "SECONDS", "SHARE",        "SIZE",
+    "T",    "TEXT",  "TOKEN", "TOKENS", "X",       "NAME[=VALUE]", "NAME=SOFT[:HARD]"};
+const std::set<std::string> kOpenNames = {"--checkpoint", "--completion_field", "--content_field",
+                                          "--data_field", "--messages_field",   "--prompt_field",
+                                          "--role_field", "--text_field",       "--tools_field"};
+
+void ExpectValues(const FlagDescription& flag) {
+  if (flag.value.empty() || kOpenKinds.contains(flag.value)) return;
+  if (flag.value == "NAME" && kOpenNames.contains(flag.names.front())) return;
+  const bool is_listed = flag.values.size() > 1 || flag.value == "RECIPE";
+  EXPECT_TRUE(is_listed) << flag.names.front()
+                         << " has a new kind of value: list its values (OfferValues), or add the "
+                         << "kind to those without a list";
+}
+
+// A flag that takes only some values is completed with them.
+TEST(CommandFlagsTest, EveryFlagWithFewValuesListsThem) {
+  for (const FlagDescription& flag : DescribeLaunchFlags().flags) ExpectValues(flag);
+  for (const Command& command : Commands()) {
+    if (command.name == "help" || command.name == "version") continue;
+    SCOPED_TRACE(command.name);
+    for (const FlagDescription& flag : DescribeCommand(command).flags) ExpectValues(flag);
+  }
+}
+
+// CLI11's own check of a list of values is not known to the completions.
+TEST(CommandFlagsTest, ValuesAreCheckedByTheListThatIsCompleted) {
+  for (const auto& entry : fs::recursive_directory_iterator(DS_SOURCE_DIR "/cli")) {
+    if (entry.path().extension() != ".cc" || entry.path().filename() == "flag_parser.cc") continue;
+    const StatusOr<std::string> source = ReadFile(entry.path());
+    ASSERT_TRUE(source.ok());
+    EXPECT_THAT(*source, Not(HasSubstr("CLI::IsMember"))) << entry.path() << ": use TakeOneOf";
   }
 }
 
