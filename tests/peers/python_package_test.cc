@@ -49,6 +49,24 @@ TEST_F(PythonPackageTest, TrainsAsPyTorchDoes) {
   EXPECT_THAT(result.out, HasSubstr("all checks passed"));
 }
 
+// runtime/examples has the same model in C++ and in Python.
+TEST_F(PythonPackageTest, TheExampleHasTheLossesOfItsTwin) {
+  ASSERT_TRUE(WriteFileAtomically(Path("ds.json"), R"({"train_micro_batch_size_per_gpu": 8,
+      "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3},
+      "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}})")
+                  .ok());
+  const ProgramResult python =
+      RunOnTwoRanks({DS_SOURCE_DIR "/runtime/examples/custom_model.py", Path("ds.json")});
+  ASSERT_EQ(python.status, 0) << python.out << python.err;
+  const ProgramResult native =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "2", "--device", "cpu", "--run_dir",
+                  Path("native"), DS_BIN_DIR "/custom_model", Path("ds.json")},
+                 {.time_limit = std::chrono::seconds(300)});
+  ASSERT_EQ(native.status, 0) << native.out << native.err;
+  EXPECT_THAT(python.out, HasSubstr("step 100  loss "));
+  EXPECT_EQ(python.out, native.out);
+}
+
 // The verdict has the exception of Python, and the place that raised it.
 TEST_F(PythonPackageTest, AnExceptionIsTheVerdict) {
   ASSERT_TRUE(WriteFileAtomically(Path("train.py"), R"(

@@ -97,8 +97,8 @@ class Engine(nn.Module):
         self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
         self.optimizer.pull_rate()
         self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
-        self.losses = 0.0
-        self.__dict__["result"] = None
+        # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
+        self.__dict__["step_result"] = None
 
     def _make_scheduler(self, lr_scheduler, has_schedule: bool):
         if has_schedule:
@@ -149,7 +149,7 @@ class Engine(nn.Module):
         """
         self.optimizer.push_rate()
         result = self.native.step()
-        self.__dict__["result"] = result
+        self.__dict__["step_result"] = result
         if not result.boundary:
             return
         self.optimizer.overflow = result.skipped
