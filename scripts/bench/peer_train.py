@@ -1,4 +1,4 @@
-"""One rank of a peer's training run: PyTorch DDP, FSDP2 or DeepSpeed, on the folder, token file and ds_config
+"""One rank of a training run in Python: PyTorch DDP, FSDP2, DeepSpeed or dsrun's package, on the folder, token file and ds_config
 that dsrun gets. Started by scripts/bench/train through torchrun.
 
 Every rank writes {"rank", "first_step_at", "losses", "step_seconds", "tokens_per_step", "peak_rss"} as JSON
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--peer", choices=["ddp", "fsdp2", "deepspeed"], required=True)
+    parser.add_argument("--peer", choices=["ddp", "fsdp2", "deepspeed", "python"], required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--ds_config", required=True)
@@ -94,10 +94,8 @@ def fsdp2_step(model, config):
     return torch_step(lambda inputs, labels: loss_of(model, inputs, labels), model, config)
 
 
-def deepspeed_step(model, config):
-    import deepspeed
-
-    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+def engine_step(library, model, config):
+    engine, _, _, _ = library.initialize(model=model, model_parameters=model.parameters(), config=config)
 
     def step(inputs, labels):
         loss = loss_of(engine, inputs, labels)
@@ -106,6 +104,18 @@ def deepspeed_step(model, config):
         return loss.item()
 
     return step
+
+
+def deepspeed_step(model, config):
+    import deepspeed
+
+    return engine_step(deepspeed, model, config)
+
+
+def dsrun_step(model, config):
+    import dsrun
+
+    return engine_step(dsrun, model, config)
 
 
 def main():
@@ -122,7 +132,7 @@ def main():
         config = json.load(file)
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
     model.train()
-    make = {"ddp": ddp_step, "fsdp2": fsdp2_step, "deepspeed": deepspeed_step}[options.peer]
+    make = {"ddp": ddp_step, "fsdp2": fsdp2_step, "deepspeed": deepspeed_step, "python": dsrun_step}[options.peer]
     step = make(model, config)
 
     tokens = numpy.memmap(options.data, dtype=numpy.uint16, mode="r")
