@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
 import os
 import weakref
@@ -17,9 +16,8 @@ from torch import nn
 from . import _native, comm, optimizers
 from .hooks import Passes
 from .units import partition, persistent_buffers
+from .utils import logger
 from .zero import ZeroParamStatus
-
-logger = logging.getLogger("dsrun")
 
 
 def _read_config(args, config, config_params) -> dict:
@@ -63,6 +61,9 @@ class Engine(nn.Module):
     Call it as the module; then `backward(loss)`, or loss.backward(), and `step()` after each
     micro-batch. The engine owns the parameters' memory: with sharded parameters, values are read
     within the module's forward, or within zero.GatheredParameters.
+
+    Without an optimizer (none is given, and the config names none) it only evaluates: its
+    `optimizer` is None, and no parameter needs gradients until it is destroyed.
     """
 
     def __init__(self, module: nn.Module, config: dict, groups: optimizers.Groups | None,
@@ -70,6 +71,7 @@ class Engine(nn.Module):
         super().__init__()
         self.__dict__["native"] = None
         comm.init_distributed()
+        _take_from_engines(module)
         self.module = module
         self.config = config
         self.dtype = _training_dtype(config)
@@ -77,13 +79,17 @@ class Engine(nn.Module):
         native_config = _to_json(config)
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
-        has_schedule = "scheduler" in native_config and lr_scheduler is None
+        trains = "optimizer" in native_config
+        has_schedule = trains and "scheduler" in native_config and lr_scheduler is None
         if not has_schedule:
             native_config.pop("scheduler", None)
+        self.__dict__["frozen_here"] = []
+        if not trains:
+            native_config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+            self._freeze()
         if groups is None:
             groups = optimizers.from_parameters(
-                [p for p in module.parameters() if p.requires_grad],
-                native_config.get("optimizer", {}))
+                [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         _check_all_grouped(module, groups)
         units = partition(module)
         self.__dict__["native"] = _native.Engine(
@@ -94,11 +100,18 @@ class Engine(nn.Module):
             logger.warning(warning)
         self.__dict__["passes"] = Passes(module, units, self.native)
         self._own_parameters(units)
-        self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
-        self.optimizer.pull_rate()
-        self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
+        self.optimizer = self.lr_scheduler = None
+        if trains:
+            self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
+            self.optimizer.pull_rate()
+            self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
         self.__dict__["step_result"] = None
+
+    def _freeze(self) -> None:
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                self.frozen_here.append(parameter.requires_grad_(False))
 
     def _make_scheduler(self, lr_scheduler, has_schedule: bool):
         if has_schedule:
@@ -139,6 +152,7 @@ class Engine(nn.Module):
     def backward(self, loss: torch.Tensor, retain_graph: bool = False,
                  scale_wrt_gas: bool = True) -> torch.Tensor:
         """Accumulates the gradients of loss / gradient_accumulation_steps()."""
+        self._check_trains("backward")
         self.native.backward(loss, scale_wrt_gas, retain_graph)
         return loss
 
@@ -147,6 +161,7 @@ class Engine(nn.Module):
 
         `lr_kwargs` are given to the scheduler's step.
         """
+        self._check_trains("step")
         self.optimizer.push_rate()
         result = self.native.step()
         self.__dict__["step_result"] = result
@@ -158,6 +173,11 @@ class Engine(nn.Module):
             # The engine has updated; PyTorch's schedulers look at the script's own optimizer.
             getattr(self.lr_scheduler, "optimizer", self.optimizer)._opt_called = True
             self.lr_scheduler.step(**(lr_kwargs or {}))
+
+    def _check_trains(self, what: str) -> None:
+        if self.optimizer is None:
+            raise RuntimeError(f"engine.{what}(): the engine has no optimizer and only evaluates: "
+                               "give one to initialize(), or name one in the config")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Does nothing: the engine clears gradients when it has used them."""
@@ -205,9 +225,13 @@ class Engine(nn.Module):
         return self.native.global_grad_norm
 
     def get_lr(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [group["lr"] for group in self._param_groups()]
+
+    def _param_groups(self) -> list[dict]:
+        return [] if self.optimizer is None else self.optimizer.param_groups
 
     def set_lr(self, lr: float) -> None:
+        self._check_trains("set_lr")
         self.native.set_lr(lr)
         self.optimizer.pull_rate()
 
@@ -296,11 +320,13 @@ class Engine(nn.Module):
         return True
 
     def save_checkpoint(self, save_dir, tag: str | None = None, client_state: dict | None = None,
-                        save_latest: bool = True) -> bool:
+                        save_latest: bool = True,
+                        exclude_frozen_parameters: bool = False) -> bool:
         """Saves weights, optimizer, schedule and `client_state` to save_dir/tag.
 
         The tag is global_step<N> by default. The folder holds a checkpoint of dsrun, which
-        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks.
+        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. It always
+        has the frozen parameters: `exclude_frozen_parameters` is accepted without effect.
         """
         tag = tag or f"global_step{self.global_steps}"
         folder = Path(save_dir) / str(tag)
@@ -333,7 +359,7 @@ class Engine(nn.Module):
         folder = Path(load_dir) / str(tag)
         self.native.load(str(folder / (folder / "latest").read_text().strip()))
         client = torch.load(folder / "client_state.pt", weights_only=False)
-        for group, rate in zip(self.optimizer.param_groups, client["rates"]):
+        for group, rate in zip(self._param_groups(), client["rates"]):
             group["lr"] = rate
         if load_lr_scheduler_states and hasattr(self.lr_scheduler, "load_state_dict"):
             self.lr_scheduler.load_state_dict(client["lr_scheduler"])
@@ -349,10 +375,35 @@ class Engine(nn.Module):
             passes.detach()
         if self.__dict__.get("native") is not None:
             self.native.destroy()
+        for parameter in self.__dict__.get("frozen_here", []):
+            parameter.requires_grad_(True)
+        self.__dict__["frozen_here"] = []
+        for parameter in self.module.parameters():
+            if getattr(parameter, "_dsrun_owner", (lambda: None,))[0]() in (None, self):
+                parameter.__dict__.pop("_dsrun_owner", None)
+
+    def _give_back(self) -> None:
+        """Destroys the engine; the module has its values on every rank. Collective."""
+        values = {}
+        if self.idle_status is ZeroParamStatus.NOT_AVAILABLE:
+            self.native.open_gathered(sorted(self.names.values()), None)
+            values = {p: p.detach().clone() for p in self.module.parameters()}
+            self.native.close_gathered("")
+        self.destroy()
+        for parameter, value in values.items():
+            parameter.data = value
 
     def __del__(self):
         with contextlib.suppress(Exception):
             self.destroy()
+
+
+def _take_from_engines(module: nn.Module) -> None:
+    """Destroys the engines that have the module's parameters: a new one takes them over."""
+    for parameter in module.parameters():
+        engine = getattr(parameter, "_dsrun_owner", (lambda: None,))[0]()
+        if engine is not None:
+            engine._give_back()
 
 
 def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:
@@ -385,8 +436,9 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     Args:
         model: a torch.nn.Module with its values on every rank; rank 0's are trained. It is cast to
             the training dtype of the config, except for its buffers.
-        optimizer: None (ds_config names one), an optimizer of torch.optim that has a counterpart
-            in the engine, or a function of the parameters that returns such a one.
+        optimizer: None (ds_config names one, or the engine only evaluates), an optimizer of
+            torch.optim that has a counterpart in the engine, or a function of the parameters that
+            returns such a one.
         model_parameters: parameters or groups of them, for ds_config's optimizer.
         training_data: a data set, for the returned loader of this rank's micro-batches.
         lr_scheduler: a scheduler, or a function of the optimizer that returns one, advanced by
@@ -408,11 +460,11 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     if optimizer is not None and callable(optimizer) and not hasattr(optimizer, "param_groups"):
         optimizer = optimizer(model_parameters or [p for p in model.parameters()
                                                    if p.requires_grad])
-    groups = None
+    groups = None  # those of the config's optimizer, if it names one
     if optimizer is not None and type(optimizer).__name__ != "DummyOptim":
         groups = optimizers.from_torch(optimizer)
-    elif model_parameters is not None:
-        groups = optimizers.from_parameters(model_parameters, read.get("optimizer", {}))
+    elif model_parameters is not None and "optimizer" in read:
+        groups = optimizers.from_parameters(model_parameters, read["optimizer"])
     engine = Engine(model, read, groups, lr_scheduler)
     loader = None
     if training_data is not None:

@@ -6,13 +6,17 @@ collective: every rank calls them in the same order.
 
 from __future__ import annotations
 
+import logging
+
 import torch
 
 from .units import set_z3_leaf_modules
 
 __all__ = [f"safe_{verb}_{scope}_{what}"
            for verb in ("get", "set") for scope in ("full", "local")
-           for what in ("fp32_param", "grad", "optimizer_state")] + ["set_z3_leaf_modules"]
+           for what in ("fp32_param", "grad", "optimizer_state")] + ["logger", "set_z3_leaf_modules"]
+
+logger = logging.getLogger("dsrun")
 
 
 def _find(param):
@@ -32,8 +36,6 @@ def _set(param, value: torch.Tensor, kind: str, local: bool, state: str = "") ->
     if engine is None:
         raise ValueError("the parameter belongs to no engine")
     engine.native.set_tensor(kind, name, state, local, value.detach())
-
-
 
 
 def safe_get_full_fp32_param(param):
