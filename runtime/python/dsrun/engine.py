@@ -63,7 +63,7 @@ class Engine(nn.Module):
     within the module's forward, or within zero.GatheredParameters.
 
     Without an optimizer (none is given, and the config names none) it only evaluates: its
-    `optimizer` is None, and no parameter needs gradients until it is destroyed.
+    `optimizer` is None, and calls compute no gradients.
     """
 
     def __init__(self, module: nn.Module, config: dict, groups: optimizers.Groups | None,
@@ -83,19 +83,18 @@ class Engine(nn.Module):
         has_schedule = trains and "scheduler" in native_config and lr_scheduler is None
         if not has_schedule:
             native_config.pop("scheduler", None)
-        self.__dict__["frozen_here"] = []
         if not trains:
             native_config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
-            self._freeze()
         if groups is None:
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         _check_all_grouped(module, groups)
         units = partition(module)
-        self.__dict__["native"] = _native.Engine(
-            [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
-             for unit in units],
-            persistent_buffers(module), json.dumps(native_config), seed)
+        with contextlib.nullcontext() if trains else _frozen(module):
+            self.__dict__["native"] = _native.Engine(
+                [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
+                 for unit in units],
+                persistent_buffers(module), json.dumps(native_config), seed)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)
         self.__dict__["passes"] = Passes(module, units, self.native)
@@ -107,11 +106,6 @@ class Engine(nn.Module):
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
         self.__dict__["step_result"] = None
-
-    def _freeze(self) -> None:
-        for parameter in self.module.parameters():
-            if parameter.requires_grad:
-                self.frozen_here.append(parameter.requires_grad_(False))
 
     def _make_scheduler(self, lr_scheduler, has_schedule: bool):
         if has_schedule:
@@ -147,7 +141,8 @@ class Engine(nn.Module):
             return getattr(module, name)
 
     def forward(self, *args, **kwargs):
-        return self.module(*args, **kwargs)
+        with contextlib.nullcontext() if self.optimizer is not None else torch.no_grad():
+            return self.module(*args, **kwargs)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False,
                  scale_wrt_gas: bool = True) -> torch.Tensor:
@@ -233,7 +228,7 @@ class Engine(nn.Module):
     def set_lr(self, lr: float) -> None:
         self._check_trains("set_lr")
         self.native.set_lr(lr)
-        self.optimizer.pull_rate()
+        self.optimizer.show_rate()
 
     def was_step_applied(self) -> bool:
         return self.native.was_step_applied
@@ -375,9 +370,6 @@ class Engine(nn.Module):
             passes.detach()
         if self.__dict__.get("native") is not None:
             self.native.destroy()
-        for parameter in self.__dict__.get("frozen_here", []):
-            parameter.requires_grad_(True)
-        self.__dict__["frozen_here"] = []
         for parameter in self.module.parameters():
             if getattr(parameter, "_dsrun_owner", (lambda: None,))[0]() in (None, self):
                 parameter.__dict__.pop("_dsrun_owner", None)
@@ -404,6 +396,19 @@ def _take_from_engines(module: nn.Module) -> None:
         engine = getattr(parameter, "_dsrun_owner", (lambda: None,))[0]()
         if engine is not None:
             engine._give_back()
+
+
+@contextlib.contextmanager
+def _frozen(module: nn.Module):
+    """Within, no parameter of the module needs gradients."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:

@@ -125,6 +125,8 @@ class Passes:
                 module._parameters = WatchedParameters(module._parameters, self.on_read)
 
     def detach(self) -> None:
+        if self.closed:  # another engine may have hooks by now
+            return
         self.closed = True
         for handle in self.handles:
             handle.remove()

@@ -165,8 +165,11 @@ class EngineOptimizer(torch.optim.Optimizer):
 
     def pull_rate(self) -> None:
         """Shows the engine's rate of the next step, if ds_config has a scheduler."""
-        if not self._has_schedule:
-            return
+        if self._has_schedule:
+            self.show_rate()
+
+    def show_rate(self) -> None:
+        """Writes the engine's rate to the groups."""
         for group, factor in zip(self.param_groups, self._factors):
             group["lr"] = self._native.lr * (1.0 if factor is None else factor)
 
