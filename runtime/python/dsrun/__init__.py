@@ -24,6 +24,7 @@ from ._torch_version import check_torch_version
 check_torch_version(torch.__version__)
 
 from . import _native, checkpointing, comm, utils, zero  # noqa: E402
+from .arguments import add_config_arguments  # noqa: E402
 from .comm import init_distributed  # noqa: E402
 from .engine import Engine, initialize  # noqa: E402
 from . import _end  # noqa: E402
@@ -31,4 +32,5 @@ from . import _end  # noqa: E402
 _end.install()
 
 __version__ = _native.version
-__all__ = ["Engine", "checkpointing", "comm", "init_distributed", "initialize", "utils", "zero"]
+__all__ = ["Engine", "add_config_arguments", "checkpointing", "comm", "init_distributed",
+           "initialize", "utils", "zero"]

@@ -10,7 +10,7 @@ import torch
 from .units import is_leaf_module, set_z3_leaf_modules
 
 __all__ = ["GatheredParameters", "Init", "ZeroParamStatus", "is_leaf_module",
-           "register_external_parameter", "set_z3_leaf_modules"]
+           "register_external_parameter", "set_z3_leaf_modules", "unregister_external_parameter"]
 
 
 class ZeroParamStatus(enum.Enum):

@@ -1,0 +1,261 @@
+"""Lets scripts that import ``deepspeed`` run on dsrun's engine, unmodified.
+
+    import dsrun.compat
+
+    dsrun.compat.install()  # before transformers, accelerate, trl and peft are imported
+
+or, without a change of the script::
+
+    dsrun -m dsrun.compat train.py --its --arguments
+
+`install` registers modules named deepspeed in this process, of names that stand for dsrun's own
+objects: those that transformers, Accelerate, TRL, PEFT and common training loops import. A name
+that is not here raises AttributeError or ModuleNotFoundError. Nothing is installed on disk.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib.machinery
+import importlib.metadata
+import logging
+import os
+import runpy
+import sys
+import types
+
+import torch
+
+from . import _native, arguments, checkpointing, comm, engine, utils, zero
+
+VERSION = f"0.19.8+dsrun.{_native.version}"  # that of the interface
+_METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
+
+
+def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
+    """Joins dsrun's job and, as DeepSpeed does, torch.distributed."""
+    comm.init_distributed(dist_backend, *args, **kwargs)
+    if torch.distributed.is_initialized():
+        return
+    alone = {} if "MASTER_ADDR" in os.environ else {
+        "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group(dist_backend or "gloo", timeout=timeout, **alone)
+
+
+def initialize(*args, **kwargs):
+    """dsrun.initialize, with torch.distributed initialized, as DeepSpeed's scripts expect it."""
+    init_distributed()
+    return engine.initialize(*args, **kwargs)
+
+
+def clone_tensors_for_torch_save(item, device=torch.device("cpu")):
+    """Returns the item with copies of its tensors, which share no storage with other values."""
+    if isinstance(item, torch.Tensor):
+        return item.detach().clone().to(device)
+    if isinstance(item, dict):
+        return type(item)((key, clone_tensors_for_torch_save(value, device))
+                          for key, value in item.items())
+    if isinstance(item, (list, tuple)):
+        return type(item)(clone_tensors_for_torch_save(value, device) for value in item)
+    return item
+
+
+def log_dist(message: str, ranks=None, level=logging.INFO) -> None:
+    """Logs the message on the ranks of the list; on all of them for None or -1 in it."""
+    if not ranks or -1 in ranks or comm.get_rank() in ranks:
+        utils.logger.log(level, message)
+
+
+def cpu_adam(model_params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
+             weight_decay=0.0, amsgrad=False, adamw_mode=True, fp32_optimizer_states=True):
+    """DeepSpeedCPUAdam: an optimizer of torch.optim, which initialize() hands to the engine."""
+    if not bias_correction:
+        raise NotImplementedError("DeepSpeedCPUAdam(bias_correction=False)")
+    kind = torch.optim.AdamW if adamw_mode else torch.optim.Adam
+    return kind(model_params, lr, betas, eps, weight_decay, amsgrad)
+
+
+def fused_adam(params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
+               adam_w_mode=True, weight_decay=0.0, amsgrad=False, set_grad_none=True):
+    """FusedAdam, as cpu_adam."""
+    return cpu_adam(params, lr, bias_correction, betas, eps, weight_decay, amsgrad, adam_w_mode)
+
+
+def cpu_adagrad(model_params, lr=1e-2, eps=1e-10, weight_decay=0, amsgrad=False,
+                fp32_optimizer_states=True):
+    """DeepSpeedCPUAdagrad, as cpu_adam."""
+    return torch.optim.Adagrad(model_params, lr, weight_decay=weight_decay, eps=eps)
+
+
+class OffloadDeviceEnum(str, enum.Enum):
+    none = "none"
+    cpu = "cpu"
+    nvme = "nvme"
+
+
+class OffloadStateTypeEnum(str, enum.Enum):
+    optim_states = "optim_states"
+    hp_params = "hp_params"
+    lp_params = "lp_params"
+    lp_grads = "lp_grads"
+    contiguous_grad_buffer = "contiguous_grad_buffer"
+
+
+class Accelerator:
+    """The device of Python modules, by the names of DeepSpeed's accelerator."""
+
+    def device_name(self, device_index=None) -> str:
+        return "cpu"
+
+    current_device_name = device_name
+
+    def current_device(self) -> str:
+        return "cpu"
+
+    def device_count(self) -> int:
+        return 1
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_bf16_supported(self) -> bool:
+        return True
+
+    def is_fp16_supported(self) -> bool:
+        return True
+
+    def set_device(self, device_index) -> None:
+        """Does nothing: a rank has one device."""
+
+    def synchronize(self, device_index=None) -> None:
+        """Does nothing: operations of the CPU are finished when they return."""
+
+    def empty_cache(self) -> None:
+        """Does nothing: PyTorch caches no memory of the CPU."""
+
+
+def _names_of(module) -> dict:
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    return {name: getattr(module, name) for name in names}
+
+
+def _comm_names() -> dict:
+    # The ranks of torch.distributed, which the script may divide into groups, are dsrun's.
+    names = _names_of(torch.distributed)
+    return names | {"init_distributed": init_distributed, "get_local_rank": comm.get_local_rank}
+
+
+def _contents() -> dict[str, dict]:
+    """The names of each module, which are set once its submodules are."""
+    accelerator = Accelerator()
+    get_accelerator = {"get_accelerator": lambda: accelerator}
+    engine_names = {"DeepSpeedEngine": engine.Engine}
+    optimizers = {"DeepSpeedCPUAdam": cpu_adam, "FusedAdam": fused_adam}
+    return {
+        "deepspeed": {
+            "__version__": VERSION, "version": VERSION, "initialize": initialize,
+            "init_distributed": init_distributed, "log_dist": log_dist,
+            "add_config_arguments": arguments.add_config_arguments,
+            **engine_names, **get_accelerator},
+        "deepspeed.accelerator": get_accelerator,
+        "deepspeed.checkpoint": {},
+        "deepspeed.checkpoint.utils": {
+            "clone_tensors_for_torch_save": clone_tensors_for_torch_save},
+        "deepspeed.checkpointing": _names_of(checkpointing),
+        "deepspeed.comm": _comm_names(),
+        "deepspeed.ops": {},
+        "deepspeed.ops.adagrad": {"DeepSpeedCPUAdagrad": cpu_adagrad},
+        "deepspeed.ops.adam": optimizers,
+        "deepspeed.runtime": {},
+        "deepspeed.runtime.engine": engine_names,
+        "deepspeed.runtime.lr_schedules": {
+            "VALID_LR_SCHEDULES": ["LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR",
+                                   "WarmupCosineLR"]},
+        "deepspeed.runtime.zero": _names_of(zero),
+        "deepspeed.runtime.zero.offload_config": {
+            "OffloadDeviceEnum": OffloadDeviceEnum,
+            "OffloadStateTypeEnum": OffloadStateTypeEnum},
+        "deepspeed.runtime.zero.partition_parameters": {
+            **_names_of(zero),
+            # transformers replaces the function while zero.Init is active: Init needs none.
+            "zero_wrapper_for_fp_tensor_constructor": None},
+        "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist},
+        "deepspeed.zero": _names_of(zero),
+    }
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """The metadata by which Accelerate and transformers look for DeepSpeed."""
+
+    def read_text(self, filename):
+        return _METADATA if filename in ("METADATA", "PKG-INFO") else None
+
+    def locate_file(self, path):
+        raise NotImplementedError("deepspeed is dsrun.compat, which has no files of its own")
+
+
+class _Finder(importlib.metadata.DistributionFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        return None  # the modules are in sys.modules
+
+    def find_distributions(self, context=importlib.metadata.DistributionFinder.Context()):
+        return [_Distribution()] if context.name in (None, "deepspeed") else []
+
+
+def is_installed() -> bool:
+    return getattr(sys.modules.get("deepspeed"), "__version__", None) == VERSION
+
+
+def install() -> None:
+    """Makes ``import deepspeed`` in this process give dsrun; may be called again.
+
+    Raises RuntimeError if the process has imported DeepSpeed itself, or Accelerate before it
+    could find this.
+    """
+    if is_installed():
+        return
+    if "deepspeed" in sys.modules:
+        raise RuntimeError("dsrun.compat.install: DeepSpeed itself has been imported already; "
+                           "call install() first, or import one of them alone")
+    accelerator = sys.modules.get("accelerate.accelerator")
+    if accelerator is not None and not hasattr(accelerator, "DeepSpeedEngineWrapper"):
+        raise RuntimeError("dsrun.compat.install: accelerate has been imported already, and has "
+                           "found no DeepSpeed; call install() first")
+    contents = _contents()
+    for name, names in contents.items():
+        module = types.ModuleType(name, "dsrun.compat: see its documentation")
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        module.__path__ = []
+        vars(module).update(names)
+        sys.modules[name] = module
+    for name in contents:
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
+    sys.meta_path.insert(0, _Finder())
+
+
+def main() -> None:
+    """Runs the script, or the module after -m, that the command line names."""
+    del sys.argv[0]
+    is_module = sys.argv[:1] == ["-m"]
+    if is_module:
+        del sys.argv[0]
+    if not sys.argv:
+        sys.exit("usage: python -m dsrun.compat SCRIPT | -m MODULE [ARGUMENT ...]")
+    install()
+    if is_module:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    # As the package's module, not as __main__: scripts call dsrun.compat.install, too.
+    from dsrun import compat
+
+    compat.main()
