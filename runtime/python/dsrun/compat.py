@@ -205,6 +205,26 @@ class _Finder(importlib.metadata.DistributionFinder):
         return [_Distribution()] if context.name in (None, "deepspeed") else []
 
 
+def _let_accelerate_find_ranks() -> None:
+    """Makes Accelerate, if there is one, run jobs with a ds_config on the CPU, as the engine does.
+
+    By itself it takes each rank of such a job for the only one, on a host without a GPU.
+    """
+    try:
+        from accelerate import state
+    except ImportError:
+        return
+    prepare = state.PartialState._prepare_backend
+
+    def prepare_backend(self, cpu=False, *args, **kwargs):
+        if not cpu and "RANK" in os.environ and \
+                os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+            return "gloo", state.DistributedType.MULTI_CPU
+        return prepare(self, cpu, *args, **kwargs)
+
+    state.PartialState._prepare_backend = prepare_backend
+
+
 def is_installed() -> bool:
     return getattr(sys.modules.get("deepspeed"), "__version__", None) == VERSION
 
@@ -236,6 +256,7 @@ def install() -> None:
         if parent:
             setattr(sys.modules[parent], child, sys.modules[name])
     sys.meta_path.insert(0, _Finder())
+    _let_accelerate_find_ranks()
 
 
 def main() -> None:

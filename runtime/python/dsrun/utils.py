@@ -14,7 +14,8 @@ from .units import set_z3_leaf_modules
 
 __all__ = [f"safe_{verb}_{scope}_{what}"
            for verb in ("get", "set") for scope in ("full", "local")
-           for what in ("fp32_param", "grad", "optimizer_state")] + ["logger", "set_z3_leaf_modules"]
+           for what in ("fp32_param", "grad", "optimizer_state")]
+__all__ += ["logger", "set_z3_leaf_modules"]
 
 logger = logging.getLogger("dsrun")
 
