@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""dsrun.compat in one process: the modules and metadata that stand in for deepspeed, and its refusals.
+
+    compat_test.py --bin DIR [--python PATH]      as trainers_test.py
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from trainers_test import parse_options
+
+INSTALLED = "import dsrun.compat\ndsrun.compat.install()\n"
+ENGINE = INSTALLED + """
+import deepspeed, torch
+config = {"train_batch_size": 2, "gradient_clipping": 0.0}
+module = torch.nn.Linear(3, 2)
+"""
+
+
+class CompatTest(unittest.TestCase):
+    def run_program(self, text, *arguments):
+        package = os.environ.get("PYTHONPATH", OPTIONS.bin.parent / "python")
+        result = subprocess.run([OPTIONS.python, *(arguments or ["-c", text])], capture_output=True, text=True,
+                                env=dict(os.environ, PYTHONPATH=str(package), OMP_NUM_THREADS="1"), check=False)
+        return result.stdout + result.stderr
+
+    def check(self, text, expected):
+        self.assertIn(expected, self.run_program(text))
+
+    def test_metadata_and_modules_are_found(self):
+        self.check(INSTALLED + """
+import importlib.metadata, importlib.util, deepspeed, deepspeed.runtime.zero.partition_parameters as parameters
+version = importlib.metadata.version("deepspeed")
+print(importlib.util.find_spec("deepspeed").name, version == deepspeed.__version__, version.split("+")[0],
+      parameters.ZeroParamStatus is deepspeed.zero.ZeroParamStatus)
+""", "deepspeed True 0.19.8 True")
+
+    def test_a_second_installation_does_nothing(self):
+        self.check(INSTALLED + "import deepspeed\ndsrun.compat.install()\nprint(deepspeed.DeepSpeedEngine.__module__)",
+                   "dsrun.engine")
+
+    def test_deepspeed_itself_is_refused(self):
+        self.check("import sys, types\nsys.modules['deepspeed'] = types.ModuleType('deepspeed')\n" + INSTALLED,
+                   "RuntimeError: dsrun.compat.install: DeepSpeed itself has been imported already")
+
+    def test_an_accelerate_that_found_no_deepspeed_is_refused(self):
+        self.check("import sys, types\nsys.modules['accelerate.accelerator'] = types.ModuleType('a')\n" + INSTALLED,
+                   "RuntimeError: dsrun.compat.install: accelerate has been imported already")
+
+    def test_names_that_are_not_there_raise(self):
+        self.check(INSTALLED + "import deepspeed.moe", "ModuleNotFoundError: No module named 'deepspeed.moe'")
+        self.check(INSTALLED + "import deepspeed\ndeepspeed.init_inference",
+                   "AttributeError: module 'deepspeed' has no attribute 'init_inference'")
+
+    def test_a_script_runs_as_main(self):
+        self.assertIn("usage: python -m dsrun.compat", self.run_program("", "-m", "dsrun.compat"))
+        output = self.run_program("", "-m", "dsrun.compat", "-m", "json.tool", "--help")
+        self.assertIn("usage: ", output)
+        self.assertIn("infile", output)
+
+    def test_an_engine_without_an_optimizer_evaluates(self):
+        self.check(ENGINE + """
+expected = module(torch.ones(2, 3)).detach().clone()
+engine, optimizer, _, scheduler = deepspeed.initialize(model=module, config=config)
+found = engine(torch.ones(2, 3))
+print(optimizer, scheduler, found.requires_grad, torch.equal(found, expected), module.weight.requires_grad)
+""", "None None False True True")
+        for call in ("engine.step()", "engine.backward(engine(torch.ones(2, 3)).sum())"):
+            self.check(ENGINE + f"engine, *_ = deepspeed.initialize(model=module, config=config)\n{call}",
+                       "RuntimeError: engine." + call[7:].split("(")[0] + "(): the engine has no optimizer")
+
+    def test_a_later_engine_takes_the_module(self):
+        self.check(ENGINE + """
+first, *_ = deepspeed.initialize(model=module, config=config)
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+second, *_ = deepspeed.initialize(model=module, config=config)
+before = module.bias.detach().clone()
+del first
+second.backward(second(torch.ones(2, 3)).sum())
+second.step()
+print([round(x, 5) for x in (before - module.bias).tolist()])
+""", "[2.0, 2.0]")
+
+    def test_the_rate_that_set_lr_sets_stays(self):
+        self.check(ENGINE + """
+optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+engine, optimizer, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=config)
+engine.set_lr(0.25)
+before = module.bias.detach().clone()
+engine.backward(engine(torch.ones(2, 3)).sum())
+engine.step()
+print([round(x, 5) for x in (before - module.bias).tolist()], engine.get_lr())
+""", "[0.5, 0.5] [0.25]")
+
+
+if __name__ == "__main__":
+    OPTIONS = parse_options()
+    unittest.main(argv=sys.argv[:1])

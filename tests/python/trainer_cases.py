@@ -1,0 +1,35 @@
+"""The runs of Hugging Face's trainers whose logs are compared with DeepSpeed's: script, ZeRO stage, options."""
+
+import json
+import pathlib
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+GOLDENS = FOLDER / "goldens/trainers.json"
+CASES = [
+    f"{script} {stage} {options}".strip()
+    for script, variants in {
+        "hf_trainer": ["", "config_optimizer", "from_pretrained", "offload", "bf16"],
+        "accelerate_loop": ["", "config_optimizer"],
+        "trl_sft": ["", "lora"],
+        "trl_dpo": ["", "precompute"],
+    }.items() for options in variants for stage in (2, 3)
+]
+
+
+def needs(case):
+    """The packages that a case imports, by distribution."""
+    script, _, *options = case.split()
+    packages = ["accelerate", "transformers"]
+    if script.startswith("trl_"):
+        packages += ["datasets", "trl"]
+    return packages + (["peft"] if "lora" in options else [])
+
+
+def command(case, engine):
+    script, stage, *options = case.split()
+    return [str(FOLDER / f"{script}.py"), engine, stage, *options]
+
+
+def read_log(output):
+    """The records that libraries.log has printed."""
+    return [json.loads(line.split("LOG ", 1)[1]) for line in output.splitlines() if "LOG {" in line]
