@@ -21,7 +21,7 @@ GROUPS = (
     ("Data and models", ("data", "rows", "chat", "models")),
     ("Scale", ("parallelism", "memory")),
     ("Operate", ("runs", "checkpoints", "failures")),
-    ("Other programs, C++", ("migrate", "cpp", "limitations")),
+    ("Other programs, Python, C++", ("migrate", "python", "cpp", "limitations")),
     ("References", ("flags", "ds_config", "metrics", "environment", "statuses")),
 )
 STYLE = """
