@@ -4,6 +4,7 @@ model with its tokenizer and data, and the log lines that are compared.
 A script is run on every rank as  SCRIPT ENGINE STAGE [OPTION ...]  with ENGINE dsrun or deepspeed.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -20,11 +21,12 @@ if ENGINE == "dsrun":
 
 
 def allow_hosts_without_gpu():
-    """Accelerate takes each rank of a DeepSpeed job on such a host for the only one, which
-    dsrun.compat mends, and Trainer refuses bf16."""
+    """Accelerate takes each rank of a DeepSpeed job on such a host for the only one, and
+    Trainer refuses bf16. dsrun.compat corrects the ranks."""
     import transformers.training_args
     from accelerate.state import DistributedType, PartialState
     if ENGINE == "deepspeed":
+        atexit.register(torch.distributed.destroy_process_group)  # else the end may abort
         PartialState._prepare_backend = (
             lambda self, *args, **kwargs: ("gloo", DistributedType.MULTI_CPU))
     transformers.training_args.is_torch_bf16_gpu_available = lambda: True

@@ -15,6 +15,7 @@ that is not here raises AttributeError or ModuleNotFoundError. Nothing is instal
 
 from __future__ import annotations
 
+import atexit
 import enum
 import importlib.machinery
 import importlib.metadata
@@ -40,6 +41,13 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
     alone = {} if "MASTER_ADDR" in os.environ else {
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
     torch.distributed.init_process_group(dist_backend or "gloo", timeout=timeout, **alone)
+    # Scripts for DeepSpeed rarely do, and a process that ends with its threads may abort.
+    atexit.register(leave_distributed)
+
+
+def leave_distributed() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def initialize(*args, **kwargs):
