@@ -150,14 +150,23 @@ void Executor::CountMicroBatch(std::int64_t samples, std::int64_t labels) {
 Bundle Executor::RunChunk(Bundle bundle, int chunk) {
   TORCH_CHECK(model_.blocks != nullptr,
               "the engine was created from a UnitList, which its caller runs: see UnitPasses");
-  ThrowIfError(model_.ReloadStates());
-  const bool records = c10::GradMode::is_enabled();
-  if (records) step_.state.current.backward_is_latest = false;
-  if (records) reporter_.phases.Start(&PhaseTimes::forward);
+  BeginForwardPass();
   bundle = runner_.RunChunk(model_, topology_, std::move(bundle), chunk);
-  if (records) reporter_.phases.Stop(&PhaseTimes::forward);
-  if (records) reporter_.memory.Mark("forward");
+  EndForwardPass();
   return bundle;
+}
+
+void Executor::BeginForwardPass() {
+  ThrowIfError(model_.ReloadStates());
+  if (!c10::GradMode::is_enabled()) return;
+  step_.state.current.backward_is_latest = false;
+  reporter_.phases.Start(&PhaseTimes::forward);
+}
+
+void Executor::EndForwardPass() {
+  if (!c10::GradMode::is_enabled()) return;
+  reporter_.phases.Stop(&PhaseTimes::forward);
+  reporter_.memory.Mark("forward");
 }
 
 Bundle Executor::RunToLoss(Bundle bundle, int chunk) {

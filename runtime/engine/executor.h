@@ -71,6 +71,9 @@ class Executor {
   // Counts the micro-batch and sets the bundle's fields that the blocks of all chunks read.
   void BeginMicroBatch(Bundle* bundle);
   void CountMicroBatch(std::int64_t samples, std::int64_t labels);
+  // The callers of these two run the pass in between. It records gradients if GradMode is enabled.
+  void BeginForwardPass();
+  void EndForwardPass();
   Bundle RunChunk(Bundle bundle, int chunk);
   Bundle RunToLoss(Bundle bundle, int chunk);
   at::Tensor ForwardToLoss(Bundle bundle, int chunk);

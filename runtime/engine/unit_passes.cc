@@ -35,8 +35,6 @@ bool IsForAllLeaves() {
   return some_nodes != nullptr && some_nodes->empty();
 }
 
-void ThrowIfFailed(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
-
 }  // namespace
 
 UnitPasses::UnitPasses(Engine& engine) : engine_(*engine.components_) {
@@ -46,13 +44,10 @@ UnitPasses::UnitPasses(Engine& engine) : engine_(*engine.components_) {
 }
 
 void UnitPasses::BeginForward(const MicroBatchFacts& facts) {
-  ThrowIfFailed(engine_.model.ReloadStates());
   const bool trains = c10::GradMode::is_enabled();
-  if (trains) {
-    engine_.step.state.current.backward_is_latest = false;
-    Executor(engine_).CountMicroBatch(facts.samples, facts.labels);
-    engine_.reporter.phases.Start(&PhaseTimes::forward);
-  }
+  Executor executor(engine_);
+  if (trains) executor.CountMicroBatch(facts.samples, facts.labels);
+  executor.BeginForwardPass();
   engine_.model.sharded->BeginForward(trains ? trained_ : evaluated_);
 }
 
@@ -69,9 +64,8 @@ std::vector<at::Tensor> UnitPasses::EndForward(std::vector<at::Tensor> outputs) 
   const bool trains = c10::GradMode::is_enabled();
   (trains ? trained_ : evaluated_) = sharded.visits();
   sharded.EndForward();
+  Executor(engine_).EndForwardPass();
   if (!trains) return outputs;
-  engine_.reporter.phases.Stop(&PhaseTimes::forward);
-  engine_.reporter.memory.Mark("forward");
   const at::Tensor loss = FindLoss(outputs);
   return zero::MarkBackwardEntry(std::move(outputs), [self = std::weak_ptr(self_), loss] {
     const std::shared_ptr<UnitPasses*> passes = self.lock();
