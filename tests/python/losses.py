@@ -1,49 +1,11 @@
-"""Trains a model by an engine and prints the losses and norms of its steps as JSON, one per line.
-
-    python losses.py ENGINE MODEL CONFIG.json [STEPS] [options]
-
-ENGINE is dsrun, deepspeed or torch (one process that sees the batches of all ranks, with AdamW).
-Options: user_backward (loss.backward()), checkpointing (gradient checkpointing of transformers).
-"""
-
-import json
-import os
-import sys
+"""The reference of the tests: PyTorch alone, in one process that sees the batches of all ranks."""
 
 import torch
 from models import loss_of, make_batch, make_model
 
 
-def train(engine_name, name, config, steps, options):
-    model = make_model(name)
-    if "checkpointing" in options:
-        model.gradient_checkpointing_enable(
-            {"use_reentrant": False} if "reentrant" not in options else {"use_reentrant": True})
-    if engine_name == "dsrun":
-        import dsrun as library
-    else:
-        import deepspeed as library
-        library.init_distributed("gloo")
-    engine, *_ = library.initialize(model=model, config=config)
-    rank = int(os.environ["RANK"])
-    for step in range(steps):
-        losses = []
-        for micro in range(engine.gradient_accumulation_steps()):
-            loss = loss_of(engine(**make_batch(name, rank, step * 10 + micro)))
-            if "user_backward" in options:
-                loss.backward()
-            else:
-                engine.backward(loss)
-            engine.step()
-            losses.append(loss.item())
-        if "evaluate" in options:
-            with torch.no_grad():
-                engine(**make_batch(name, rank, 5000 + step))
-        norm = engine.get_global_grad_norm()
-        yield {"rank": rank, "loss": sum(losses) / len(losses), "norm": float(norm)}
-
-
 def train_alone(name, config, steps, ranks):
+    """Yields {"rank", "loss", "norm"} of each step of AdamW, in the order of steps and ranks."""
     model = make_model(name)
     params = config["optimizer"]["params"]
     optimizer = torch.optim.AdamW(model.parameters(), **params)
@@ -67,22 +29,3 @@ def train_alone(name, config, steps, ranks):
         optimizer.zero_grad()
         for rank in range(ranks):
             yield {"rank": rank, "loss": losses[rank], "norm": norm.item()}
-
-
-def main():
-    engine, name, path = sys.argv[1:4]
-    steps = int(sys.argv[4]) if len(sys.argv) > 4 else 10
-    options = sys.argv[5:]
-    with open(path) as file:
-        config = json.load(file)
-    if engine == "torch":
-        lines = train_alone(name, config, steps, ranks=2)
-    else:
-        lines = train(engine, name, config, steps, options)
-    for line in lines:
-        print("STEP", json.dumps(line), flush=True)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main()
