@@ -15,7 +15,7 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .hooks import Passes
-from .units import partition, persistent_buffers
+from .units import owner_of, partition, persistent_buffers
 from .utils import logger
 from .zero import ZeroParamStatus
 
@@ -116,14 +116,14 @@ class Engine(nn.Module):
 
     def _own_parameters(self, units) -> None:
         self.__dict__["names"] = {id(p): n for u in units for n, p in u.parameters.items()}
-        number = 0
+        number, status = 0, self.idle_status
         for unit in units:
             for name, parameter in unit.parameters.items():
                 parameter._dsrun_owner = (weakref.ref(self), name)
                 parameter.ds_id = number
                 parameter.ds_shape = parameter.shape
                 parameter.ds_numel = parameter.numel()
-                parameter.ds_status = self.idle_status
+                parameter.ds_status = status
                 number += 1
 
     @property
@@ -198,19 +198,17 @@ class Engine(nn.Module):
     def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None:
         self.native.set_boundary(is_boundary)
 
-    @contextlib.contextmanager
     def no_sync(self):
         """Backward passes within communicate no gradients (stages 0 and 1)."""
-        self.native.enter_local_gradients(False)
-        try:
-            yield
-        finally:
-            self.native.leave_local_gradients()
+        return self._local_gradients(coalesce=False)
 
-    @contextlib.contextmanager
     def coalesce_grad_reduction(self):
         """Backward passes within keep full gradients, which are reduced at once later."""
-        self.native.enter_local_gradients(True)
+        return self._local_gradients(coalesce=True)
+
+    @contextlib.contextmanager
+    def _local_gradients(self, coalesce: bool):
+        self.native.enter_local_gradients(coalesce)
         try:
             yield
         finally:
@@ -371,7 +369,7 @@ class Engine(nn.Module):
         if self.__dict__.get("native") is not None:
             self.native.destroy()
         for parameter in self.module.parameters():
-            if getattr(parameter, "_dsrun_owner", (lambda: None,))[0]() in (None, self):
+            if owner_of(parameter)[0] in (None, self):
                 parameter.__dict__.pop("_dsrun_owner", None)
 
     def _give_back(self) -> None:
@@ -393,7 +391,7 @@ class Engine(nn.Module):
 def _take_from_engines(module: nn.Module) -> None:
     """Destroys the engines that have the module's parameters: a new one takes them over."""
     for parameter in module.parameters():
-        engine = getattr(parameter, "_dsrun_owner", (lambda: None,))[0]()
+        engine, _ = owner_of(parameter)
         if engine is not None:
             engine._give_back()
 
@@ -465,7 +463,7 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     if optimizer is not None and callable(optimizer) and not hasattr(optimizer, "param_groups"):
         optimizer = optimizer(model_parameters or [p for p in model.parameters()
                                                    if p.requires_grad])
-    groups = None  # those of the config's optimizer, if it names one
+    groups = None  # as the config's optimizer has them, if it names one
     if optimizer is not None and type(optimizer).__name__ != "DummyOptim":
         groups = optimizers.from_torch(optimizer)
     elif model_parameters is not None and "optimizer" in read:

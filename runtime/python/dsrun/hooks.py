@@ -16,10 +16,6 @@ from torch import nn
 from .units import Unit
 
 
-def _fields(value) -> list[str]:
-    return [field.name for field in dataclasses.fields(value)]
-
-
 def _map_tensors(function, tree):
     """Returns the tree with function(tensor) in place of its tensors.
 
@@ -42,8 +38,9 @@ def _map_tensors(function, tree):
         return changed
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         changed = copy.copy(tree)
-        for name in _fields(tree):
-            object.__setattr__(changed, name, _map_tensors(function, getattr(tree, name)))
+        for field in dataclasses.fields(tree):
+            value = _map_tensors(function, getattr(tree, field.name))
+            object.__setattr__(changed, field.name, value)
         return changed
     return tree
 
@@ -169,7 +166,7 @@ class Passes:
             return None
         changed = None
         if self.frames:
-            # In the backward pass, what the outer unit computed before this point comes after the
+            # In the backward pass, the outer unit's operations before this point come after the
             # inner unit, which may have released the outer one's parameters.
             changed = self.leave(self.frames[-1], (args, kwargs))
         self.frames.append(unit)

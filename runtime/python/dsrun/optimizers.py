@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import torch
 
 _HANDLED = {
-    torch.optim.AdamW: ("AdamW", {"betas": "betas", "eps": "eps"}),
-    torch.optim.Adam: ("Adam", {"betas": "betas", "eps": "eps"}),
-    torch.optim.SGD: ("SGD", {"momentum": "momentum", "nesterov": "nesterov"}),
-    torch.optim.Adagrad: ("Adagrad", {"eps": "eps"}),
+    torch.optim.AdamW: ("AdamW", ("betas", "eps")),
+    torch.optim.Adam: ("Adam", ("betas", "eps")),
+    torch.optim.SGD: ("SGD", ("momentum", "nesterov")),
+    torch.optim.Adagrad: ("Adagrad", ("eps",)),
 }
 # Options that the engine's optimizers do not have, with the value that means "off".
 _OFF = {"amsgrad": False, "maximize": False, "dampening": 0, "lr_decay": 0,
@@ -32,21 +32,20 @@ def _rate(group: dict, default: float) -> float:
     return float(group.get("initial_lr", group.get("lr", default)))
 
 
-def _factor(value: float, base: float, what: str) -> float:
+def _factor(value: float, base: float, contradiction: str) -> float:
     if base == 0.0:
         if value != 0.0:
-            raise ValueError(f"the {what} of the first parameter group is 0, and another's is not")
+            raise ValueError(contradiction)
         return 1.0
     return value / base
 
 
 def _set_factors(groups: Groups, lr: float, decay: float) -> None:
     for group in groups.param_groups:
-        lr_factor = _factor(_rate(group, lr), lr, "rate")
-        own = float(group.get("weight_decay", decay))
-        decay_factor = own / decay if decay else (0.0 if own == 0.0 else None)
-        if decay_factor is None:
-            raise ValueError("a parameter group has weight decay, and the optimizer has none")
+        lr_factor = _factor(_rate(group, lr), lr,
+                            "the rate of the first parameter group is 0, and another's is not")
+        decay_factor = _factor(float(group.get("weight_decay", decay)), decay,
+                               "a parameter group has weight decay, and the optimizer has none")
         for parameter in group["params"]:
             groups.lr_factor[id(parameter)] = lr_factor
             groups.decay_factor[id(parameter)] = decay_factor
@@ -76,7 +75,7 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
         for option in options:
             if group.get(option) != first.get(option):
                 raise NotImplementedError(f"parameter groups with different {option}")
-    params = {name: first[option] for option, name in options.items() if option in first}
+    params = {option: first[option] for option in options if option in first}
     decay = max(float(group.get("weight_decay", 0.0)) for group in optimizer.param_groups)
     params |= {"lr": _rate(first, 0.0), "weight_decay": decay}
     if kind == "Adam":
@@ -104,7 +103,7 @@ def from_parameters(model_parameters, section: dict) -> Groups:
 
 
 class EngineOptimizer(torch.optim.Optimizer):
-    """What the script sees of the engine's optimizer: parameter groups, whose rates it may set.
+    """The engine's optimizer for the script: parameter groups with rates that it may set.
 
     Schedulers of PyTorch and transformers work on it. `engine.step()` updates; `step` and
     `zero_grad` do nothing, as under DeepSpeed's engine.
@@ -116,7 +115,6 @@ class EngineOptimizer(torch.optim.Optimizer):
         self.defaults = {}
         self.state = {}
         self.overflow = False
-        self._groups = groups
         self._native = native
         self._has_schedule = has_schedule
         self._factors = [groups.lr_factor[id(group["params"][0])] if group["params"] else None

@@ -43,6 +43,12 @@ def set_z3_leaf_modules(model: nn.Module, leaf_module_classes) -> list[nn.Module
     return found
 
 
+def owner_of(parameter: torch.Tensor):
+    """Returns (engine, name) of a parameter that a living engine has, else (None, "")."""
+    engine, name = getattr(parameter, "_dsrun_owner", (lambda: None, ""))
+    return engine(), name
+
+
 def is_leaf_module(module: nn.Module) -> bool:
     return getattr(module, "_dsrun_leaf", False)
 

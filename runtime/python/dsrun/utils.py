@@ -10,7 +10,7 @@ import logging
 
 import torch
 
-from .units import set_z3_leaf_modules
+from .units import owner_of, set_z3_leaf_modules
 
 __all__ = [f"safe_{verb}_{scope}_{what}"
            for verb in ("get", "set") for scope in ("full", "local")
@@ -20,20 +20,15 @@ __all__ += ["logger", "set_z3_leaf_modules"]
 logger = logging.getLogger("dsrun")
 
 
-def _find(param):
-    engine, name = getattr(param, "_dsrun_owner", (lambda: None, ""))
-    return engine(), name
-
-
 def _get(param, kind: str, local: bool, state: str = ""):
-    engine, name = _find(param)
+    engine, name = owner_of(param)
     if engine is None or not param.requires_grad:
         return None
     return engine.native.get_tensor(kind, name, state, local)
 
 
 def _set(param, value: torch.Tensor, kind: str, local: bool, state: str = "") -> None:
-    engine, name = _find(param)
+    engine, name = owner_of(param)
     if engine is None:
         raise ValueError("the parameter belongs to no engine")
     engine.native.set_tensor(kind, name, state, local, value.detach())

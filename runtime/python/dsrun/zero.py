@@ -7,7 +7,7 @@ import warnings
 
 import torch
 
-from .units import is_leaf_module, set_z3_leaf_modules
+from .units import is_leaf_module, owner_of, set_z3_leaf_modules
 
 __all__ = ["GatheredParameters", "Init", "ZeroParamStatus", "is_leaf_module",
            "register_external_parameter", "set_z3_leaf_modules", "unregister_external_parameter"]
@@ -46,8 +46,8 @@ class GatheredParameters:
         self.engine = None
 
     def __enter__(self):
-        owned = [(p, *p._dsrun_owner) for p in self.parameters if hasattr(p, "_dsrun_owner")]
-        owned = [(p, engine(), name) for p, engine, name in owned if engine() is not None]
+        owned = [(p, *owner_of(p)) for p in self.parameters]
+        owned = [(p, engine, name) for p, engine, name in owned if engine is not None]
         if not owned:
             return self
         engine = owned[0][1]
