@@ -1,14 +1,44 @@
 #include "cli/session/job_record.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "cli/job/final_status.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/base/shell_quote.h"
+#include "runtime/checkpoint_format/latest.h"
 
 namespace ds::cli {
+namespace {
+
+// Describes the steps that a training has lost by its end, and how to continue it. `last_step` is
+// the last finished step. Returns "" if there is nothing to lose or to continue.
+std::string DescribeResume(const RunDirectory& run, std::optional<std::int64_t> last_step) {
+  const auto latest = checkpoint::ReadLatest(run.checkpoints());
+  if (!latest.ok()) return "";
+  if (!latest->has_value()) {
+    if (!last_step.has_value()) return "";
+    return "the run has no checkpoint: all " + std::to_string(*last_step) +
+           " steps are lost, and `dsrun resume` cannot continue it; --save_every N saves a "
+           "checkpoint every N steps";
+  }
+  const std::string saved = std::to_string((*latest)->step);
+  const std::string command = "`dsrun resume " + ShellQuote(ShortenPath(run.path())) +
+                              "` continues after step " + saved + ", the newest checkpoint";
+  if (last_step.value_or(0) <= (*latest)->step) return command;
+  return command + "; the steps after it, up to " + std::to_string(*last_step) + ", are lost";
+}
+
+// True for failures that a training may continue after. The other causes need a correction first,
+// which their hints name.
+bool MayContinue(Cause cause) {
+  return cause != Cause::kConfig && cause != Cause::kPreflight && cause != Cause::kCheckpoint;
+}
+
+}  // namespace
 
 void JobRecord::ShowNotices() {
   const std::lock_guard lock(mutex_);
@@ -104,9 +134,17 @@ Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
     Status status;
   };
   const auto written = std::make_shared<Written>(Written{.verdict = verdict, .status = {}});
+  const bool may_continue = plan_.purpose.trains && MayContinue(verdict.cause);
+  std::optional<std::int64_t> last_step;
+  {
+    const std::lock_guard lock(mutex_);
+    last_step = console_->progress().step();
+  }
   const auto put_and_flush = [&] {
-    writer_.Put([this, written] {
+    writer_.Put([this, written, may_continue, last_step] {
       Verdict& full = written->verdict;
+      const std::string resume = may_continue ? DescribeResume(*run_directory_, last_step) : "";
+      if (!resume.empty()) AddHint(resume, &full);
       if (full.rank >= 0 && full.last_lines.empty()) {
         full.last_lines = run_directory_->ReadLastLines(full.generation, full.rank);
       }

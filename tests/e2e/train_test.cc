@@ -250,12 +250,16 @@ TEST_F(FailingTrainTest, ResumingAnOlderCheckpointStartsANewLineage) {
 }
 
 TEST_F(FailingTrainTest, CtrlCStopsEverythingAndExits130) {
-  Program program(DsrunCommand(RunDir("stopped"), Train(2, 0, {"--steps", "100000"})));
-  ASSERT_TRUE(program.WaitForOutput("step 1"));
+  Program program(
+      DsrunCommand(RunDir("stopped"), Train(2, 0, {"--steps", "100000", "--save_every", "2"})));
+  ASSERT_TRUE(program.WaitForOutput("step-4"));
   const pid_t rank = RankPid("stopped", 1);
   program.Signal(SIGINT);
-  EXPECT_EQ(program.Wait().status, 130);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 130);
   EXPECT_NE(::kill(rank, 0), 0);
+  EXPECT_THAT(result.err, HasSubstr("`dsrun resume " + ShortenPath(RunDir("stopped")) +
+                                    "` continues after step "));
 }
 
 TEST_F(FailingTrainTest, AModelThatCannotBeWrittenIsRefusedBeforeTheFirstStep) {

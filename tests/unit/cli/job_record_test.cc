@@ -13,6 +13,7 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/checkpoint_format/latest.h"
 #include "tests/support/program.h"
 #include "tests/unit/cli/events.h"
 
@@ -244,6 +245,42 @@ TEST_F(JobRecordTest, DistinctStatusesAreKeptShownAndReturnedAlike) {
   EXPECT_THAT(shown.err, HasSubstr("status     244\n"));
   EXPECT_EQ(nlohmann::json::parse(Content("verdict.json")).at("exit_code"), 244);
 }
+
+class StoppedTrainingTest : public JobRecordTest {
+ protected:
+  // The hint of a job that is stopped after `last_step` with this newest checkpoint; 0 = none.
+  std::string Hint(int last_step, int saved, Cause cause = Cause::kUserStop) {
+    const fs::path root = run_directory_->checkpoints();
+    fs::create_directories(root);
+    if (saved > 0) {
+      EXPECT_TRUE(
+          checkpoint::WriteLatest(root, {.step = saved, .lineage = {}}, FileSystem::System()).ok());
+    }
+    Record([&](JobRecord& record) {
+      if (last_step > 0) {
+        EXPECT_TRUE(
+            record.OnEvent({host_, 0, Step(static_cast<std::uint64_t>(last_step), 4.5)}).ok());
+      }
+      record.Conclude(Verdict{.cause = cause, .message = "stopped", .hint = ""});
+    });
+    return nlohmann::json::parse(Content("verdict.json")).at("hint");
+  }
+  std::string Command() const { return "`dsrun resume " + ShortenPath(path()) + "`"; }
+};
+
+TEST_F(StoppedTrainingTest, NamesTheLostStepsAndResume) {
+  plan_.purpose.trains = true;
+  EXPECT_EQ(Hint(0, 0), "") << "nothing is lost";
+  EXPECT_THAT(Hint(37, 0), HasSubstr("no checkpoint: all 37 steps are lost"));
+  EXPECT_EQ(Hint(37, 20), Command() +
+                              " continues after step 20, the newest checkpoint; the steps "
+                              "after it, up to 37, are lost");
+  EXPECT_EQ(Hint(20, 20), Command() + " continues after step 20, the newest checkpoint");
+  EXPECT_THAT(Hint(37, 20, Cause::kSignal), HasSubstr(Command()));
+  EXPECT_EQ(Hint(37, 20, Cause::kConfig), "") << "first correct the config";
+}
+
+TEST_F(StoppedTrainingTest, AProgramKeepsItsOwnCheckpoints) { EXPECT_EQ(Hint(37, 20), ""); }
 
 TEST_F(JobRecordTest, AVerdictThatCannotBeWrittenIsShownAllTheSame) {
   ASSERT_TRUE(fs::create_directories(path() / "verdict.json" / "taken"));
