@@ -38,6 +38,7 @@ struct JobPurpose {
   bool trains = false;           // they train
   std::int64_t total_steps = 0;  // 0 = unknown
   int first_generation = 0;
+  std::filesystem::path model = {};        // folder that gets the model of --save_hf; "" = none
   std::vector<std::string> closing_lines;  // for the user, after success
   MemoryNeed memory = {};
 };

@@ -113,6 +113,9 @@ void JobRecord::ShowSummary() {
   console_->ShowSummaryLine("  config       " + path + "/config.resolved.json");
   console_->ShowSummaryLine("  logs         " + path + "/logs");
   console_->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory_->checkpoints()));
+  if (const std::filesystem::path& model = plan_.purpose.model; !model.empty()) {
+    console_->ShowSummaryLine("  model        " + ShortenPath(model));
+  }
   const Progress& progress = console_->progress();
   for (const std::string& losses : {progress.SummarizeLoss(), progress.SummarizeEvaluation()}) {
     if (!losses.empty()) console_->ShowSummaryLine(losses);

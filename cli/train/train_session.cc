@@ -81,6 +81,7 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining
                      .trains = true,
                      .total_steps = inputs.job.steps,
                      .first_generation = first_generation,
+                     .model = inputs.job.save_hf_dir,
                      .closing_lines = {},
                      .memory = std::move(judged.memory)};
   if (inputs.demo && IsFirstRun(*run_directory)) {

@@ -182,9 +182,17 @@ TEST_F(JobRecordTest, ASuccessfulTrainingEndsWithItsResults) {
   EXPECT_THAT(shown.out, HasSubstr("  config       " + where + "/config.resolved.json\n"));
   EXPECT_THAT(shown.out, HasSubstr("  logs         " + where + "/logs\n"));
   EXPECT_THAT(shown.out, HasSubstr("  checkpoints  " + where + "/checkpoints\n"));
+  EXPECT_THAT(shown.out, Not(HasSubstr("  model ")));
   EXPECT_THAT(shown.out, HasSubstr("loss 4.5000 at step 1, 2.2500 at step 9\n"));
   EXPECT_TRUE(shown.out.ends_with("next: dsrun resume\n")) << shown.out;
   EXPECT_FALSE(HasFile("verdict.json"));
+}
+
+TEST_F(JobRecordTest, ASuccessfulTrainingNamesTheModelThatItWrote) {
+  plan_.purpose = {
+      .built_in = true, .trains = true, .model = folder_.path() / "hf", .closing_lines = {}};
+  EXPECT_THAT(Conclude(JobOutcome()).out,
+              HasSubstr("\n  model        " + ShortenPath(folder_.path() / "hf") + "\n"));
 }
 
 TEST_F(JobRecordTest, AProgramThatEndsWellHasTheLastWord) {
