@@ -16,6 +16,7 @@
 
 #include "cli/commands/command_flags.h"
 #include "cli/commands/command_table.h"
+#include "cli/commands/foreign_commands.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/report_error.h"
@@ -69,6 +70,7 @@ StatusOr<const Command*> ChooseCommand(Invocation* invocation, std::vector<std::
     return command;
   }
   if (words[0] != "--" && !invocation->launch.module && !LooksLikeProgram(words[0])) {
+    DS_RETURN_IF_ERROR(RefuseForeignCommand(words[0]));
     return NeitherCommandNorProgram(words[0]);
   }
   invocation->arguments = std::move(words);

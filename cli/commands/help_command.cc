@@ -10,6 +10,7 @@
 #include "cli/commands/command_flags.h"
 #include "cli/commands/command_table.h"
 #include "cli/commands/fit_page.h"
+#include "cli/commands/foreign_commands.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/wrap_text.h"
@@ -112,7 +113,9 @@ StatusOr<int> HelpCommand(const Invocation& invocation) {
   }
   const Command* command = FindCommand(name);
   if (command != nullptr) return command->run(Invocation{.arguments = {"--help"}});
-  return PrintPage(name);
+  StatusOr<int> printed = PrintPage(name);
+  if (!printed.ok()) DS_RETURN_IF_ERROR(RefuseForeignCommand(name));
+  return printed;
 }
 
 }  // namespace ds::cli

@@ -105,6 +105,16 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
       "--elastic_training is not supported: there is no elastic mode; see --max_restarts");
 }
 
+TEST_F(CommandLineTest, CommandsOfOtherProgramsAreExplained) {
+  const std::string meaning =
+      "dsrun has no command 'export': `dsrun resume RUN --save_hf DIR` writes the model of a run "
+      "as "
+      "a Hugging Face folder; so does `dsrun train --save_hf DIR` at its end";
+  ExpectRefused({"export", "runs/x"}, meaning);
+  ExpectRefused({"help", "export"}, meaning);
+  EXPECT_THAT(Dsrun({"help", "chat"}).out, StartsWith("# chat: ")) << "a page";
+}
+
 TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheProgramForIt) {
   const auto refusal = [](const std::string& flag) {
     return flag + " has no value; give one or leave the flag out";
