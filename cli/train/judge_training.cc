@@ -1,5 +1,7 @@
 #include "cli/train/judge_training.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "cli/train/check_folders.h"
@@ -47,15 +49,23 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
           .only_warns = only_warns};
 }
 
-// Tries the data, and compares the schedule with the number of steps if it is known.
-Status TryJobData(const TrainInputs& inputs, const models::DecoderSpec& model) {
+// Tries the data, and compares the batch and the schedule with the numbers of samples and steps if
+// they are known.
+Status TryJobData(const TrainInputs& inputs, const models::DecoderSpec& model,
+                  std::vector<std::string>* notices) {
   const config::TrainJob& job = inputs.job;
   DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> positions, data::TryData(job, model.vocabulary));
   if (inputs.data_efficiency.dynamic_batching) positions.reset();  // its sample count differs
   if (job.steps == 0 && !positions) return OkStatus();
-  DS_ASSIGN_OR_RETURN(
-      const std::int64_t steps,
-      data::CountSteps(job, positions.value_or(0), inputs.config.batch.train_batch_size));
+  const std::int64_t batch = inputs.config.batch.train_batch_size;
+  if (positions && batch > *positions) {
+    notices->push_back(fmt::format(
+        "a step takes {} samples (train_batch_size); the data have {}, so each step reads them "
+        "{:.1f} times",
+        batch, *positions, static_cast<double>(batch) / static_cast<double>(*positions)));
+  }
+  DS_ASSIGN_OR_RETURN(const std::int64_t steps,
+                      data::CountSteps(job, positions.value_or(0), batch));
   return optim::CheckScheduleCovers(inputs.config, steps);
 }
 
@@ -75,7 +85,8 @@ bool IsLack(const Status& status) {
 }
 
 // Checks the rules of the ranks, in the order of the ranks.
-Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
+Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share,
+                  std::vector<std::string>* notices) {
   DS_ASSIGN_OR_RETURN(models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(inputs.config.moe, &model));
   DS_RETURN_IF_ERROR(engine::TakeBalance(inputs.job.router_aux_loss_coef, &model));
@@ -88,7 +99,7 @@ Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const Shar
   const auto judge = [&](const Status& status) {
     return ranks.on_this_host || !IsLack(status) ? status : OkStatus();
   };
-  DS_RETURN_IF_ERROR(judge(TryJobData(inputs, model)));
+  DS_RETURN_IF_ERROR(judge(TryJobData(inputs, model, notices)));
   DS_RETURN_IF_ERROR(judge(engine::CheckWeights(inputs.job, folder, model)));
   DS_RETURN_IF_ERROR(
       judge(engine::CheckTrainableParameters(inputs.job, inputs.config.parallel, model)));
@@ -100,8 +111,9 @@ Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const Shar
 
 StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCounts& ranks,
                                        const ShareFolder& share) {
-  DS_RETURN_IF_ERROR(CheckRanks(inputs, ranks, share));
-  JudgedTraining judged{.predicted = FindPredictedJob(inputs, ranks, share)};
+  JudgedTraining judged;
+  DS_RETURN_IF_ERROR(CheckRanks(inputs, ranks, share, &judged.notices));
+  judged.predicted = FindPredictedJob(inputs, ranks, share);
   if (judged.predicted) judged.memory = PlanMemory(*judged.predicted, inputs.allow_overcommit);
   DS_ASSIGN_OR_RETURN(const auto recompute, config::ParseRecompute(inputs.job.recompute));
   const engine::JobShape* const shape = judged.predicted ? &judged.predicted->shape : nullptr;

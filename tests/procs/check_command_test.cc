@@ -16,6 +16,7 @@ namespace ds::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(CheckCommand, TakesTheFewestRanksThatDegreesAllow) {
   const TemporaryFolder folder;
@@ -64,6 +65,24 @@ TEST(CheckCommand, ComparesModelKeysWithTheModel) {
       check(R"("expert_parallel": {"enabled": true, "autoep_size": 2})", "llama-tiny");
   EXPECT_EQ(shared_out.status, 2);
   EXPECT_THAT(shared_out.err, HasSubstr("error: --model llama-tiny: "));
+}
+
+TEST(CheckCommand, WarnsOfABatchLargerThanTheData) {
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data.txt").string();
+  ASSERT_TRUE(WriteFileAtomically(data, std::string(321, 'x')).ok());  // ten samples of bytes
+  const auto check = [&](const std::string& batch) {
+    const std::string config = (folder.path() / "ds.json").string();
+    EXPECT_TRUE(WriteFileAtomically(config, R"({"train_batch_size": )" + batch + "}").ok());
+    return RunProgram({DS_BIN_DIR "/dsrun", "check", config, "--model", "gpt2-demo", "--data", data,
+                       "--seq_len", "32", "--epochs", "1"});
+  };
+  const ProgramResult larger = check("25");
+  EXPECT_EQ(larger.status, 0) << larger.err;
+  EXPECT_THAT(larger.err,
+              HasSubstr("warning: a step takes 25 samples (train_batch_size); the data have 10, so "
+                        "each step reads them 2.5 times\n"));
+  EXPECT_THAT(check("10").err, Not(HasSubstr("a step takes")));
 }
 
 // A flag of training says of which kind sequence ranks are; what all kinds refuse is said here.
