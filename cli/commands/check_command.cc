@@ -170,7 +170,7 @@ Status CheckMemory(const CheckFlags& flags, const JudgedTraining& judged) {
                                 plan::AdviseOnMemory(judged.predicted->config,
                                                      judged.predicted->shape,
                                                      left / *flags.num_gpus) +
-                                "; --allow_overcommit starts them all the same");
+                                "\n--allow_overcommit starts them all the same");
 }
 
 // Also reports errors of the job. Returns train's exit status.
@@ -183,7 +183,8 @@ StatusOr<int> CheckJob(const CheckFlags& flags, config::CheckResult* result) {
   }
   const Status fits = CheckMemory(flags, *judged);
   if (fits.ok()) return kExitOk;
-  AddErrors(fits, result);
+  result->errors.push_back({"", std::string(fits.message())});
+  result->ok = false;
   return kExitPreflight;
 }
 

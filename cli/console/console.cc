@@ -19,6 +19,7 @@ constexpr std::int64_t kDrawEveryNanos = 100'000'000;
 constexpr std::size_t kMaxLiveLines = 8;
 constexpr const char* kEraseLine = "\r\x1b[K";
 constexpr const char* kEraseLineAbove = "\x1b[1A\x1b[K";
+constexpr const char* kNextLine = "\n             ";  // of a value in the verdict block
 
 }  // namespace
 
@@ -200,8 +201,11 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
   std::string block =
       verdict.cause == Cause::kUserStop ? "dsrun: " : "dsrun: " + Bold("the job failed") + ": ";
   block += Printable(verdict.message) + "\n";
-  const auto row = [&block](const char* name, const std::string& value) {
-    if (!value.empty()) block += std::string("  ") + name + Printable(value) + "\n";
+  const auto row = [&block](const std::string& name, const std::string& value) {
+    if (value.empty()) return;
+    block += "  " + name;
+    for (const char c : Printable(value)) block += c == '\n' ? kNextLine : std::string(1, c);
+    block += "\n";
   };
   row("cause      ", std::string(CauseName(verdict.cause)));
   row("where      ", verdict.rank < 0 ? verdict.host

@@ -355,7 +355,7 @@ TEST_F(PlannedMemory, RefusesAJobAboveAGroupsLimitAndTheAdviceTrains) {
   const ProgramResult refused = run("refused", large);
   EXPECT_EQ(refused.status, 3) << refused.err;
   const std::string hint = ReadJson(folder_.path() / "refused/verdict.json")["hint"];
-  const std::int64_t advised = NumberAfter("settings that fit: a micro-batch of ", hint);
+  const std::int64_t advised = NumberAfter("each by itself:\n  a micro-batch of ", hint);
   EXPECT_GT(advised, 1);
   EXPECT_LT(advised, large.micro_batch);
   const ProgramResult fits = run("fits", {.stage = 2, .micro_batch = advised});

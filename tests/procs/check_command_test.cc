@@ -231,6 +231,7 @@ TEST_F(CheckedJob, MemoryOfThisHostIsJudgedWhereRanksAreOnIt) {
   const ProgramResult refused = with({"--num_gpus", "2"});
   EXPECT_EQ(refused.status, 3) << refused.err;
   EXPECT_THAT(refused.err, HasSubstr("2 ranks on this host will hold"));
+  EXPECT_THAT(refused.err, HasSubstr("\n--allow_overcommit starts them all the same\n"));
   EXPECT_EQ(with({"--num_gpus", "2", "--allow_overcommit"}).status, 0);
   EXPECT_EQ(with({"--world_size", "2"}).status, 0) << "hosts are not known";
 }

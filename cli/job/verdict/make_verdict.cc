@@ -120,7 +120,7 @@ Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortag
           .message = "host " + host + ": " + ranks + ", and " + size(shortage.available) +
                      (shortage.nodes.empty() ? " of memory are available" : " of memory are there"),
           .proof = "planned for each rank: " + shortage.parts,
-          .hint = advice + "; --allow_overcommit starts it all the same"};
+          .hint = advice + "\n--allow_overcommit starts it all the same"};
 }
 
 Verdict MakeCoresVerdict(const Status& bound) {

@@ -139,7 +139,7 @@ std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShap
                            std::int64_t bytes) {
   if (job.setting.on_gpu) return "use more hosts, or offload to NVMe instead of the host";
   std::string advice;
-  const auto add = [&](const std::string& what) { advice += (advice.empty() ? "" : ", ") + what; };
+  const auto add = [&](const std::string& setting) { advice += "\n  " + setting; };
   if (const std::int64_t samples = LargestMicroBatch(config, job, bytes); samples > 0) {
     add("a micro-batch of " + std::to_string(samples));
   }
@@ -148,7 +148,7 @@ std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShap
       add(change.what + " (" + Size(change.bytes) + " a rank)");
     }
   }
-  if (!advice.empty()) return "settings that fit: " + advice;
+  if (!advice.empty()) return "settings that fit, each by itself:" + advice;
   return "no stage, --recompute or micro-batch makes it fit: use more hosts, a smaller model or "
          "offload to NVMe";
 }

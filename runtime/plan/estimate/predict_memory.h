@@ -67,8 +67,8 @@ struct Change {
 // one.
 std::vector<Change> ListChanges(const config::DsConfig& config, const engine::JobShape& job);
 
-// Returns a sentence, for errors, about the changes with which each rank fits into `bytes` of the
-// host.
+// Returns advice, for errors, on the changes with which each rank fits into `bytes` of the host:
+// one change a line.
 std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
                            std::int64_t bytes);
 

@@ -243,7 +243,7 @@ TEST(ConsoleTest, TheVerdictBlock) {
                          .message = "rank 1 on h was killed by signal 9 (SIGKILL)",
                          .proof = "process 7 was ended by signal 9 (SIGKILL)",
                          .last_lines = {"one", "two"},
-                         .hint = "look",
+                         .hint = "look\n  here\n  or there",
                          .pid = 7},
                         "/runs/x");
   }
@@ -257,6 +257,8 @@ TEST(ConsoleTest, TheVerdictBlock) {
             "    | one\n"
             "    | two\n"
             "  what to do look\n"
+            "               here\n"
+            "               or there\n"
             "  files      /runs/x\n"
             "  status     137\n");
 }

@@ -46,7 +46,7 @@ TEST(MemoryShortageTest, RefusesRanksThatDoNotFitWithASuggestion) {
             "host b: its 2 ranks will hold 17.0 MiB, 8.00 MiB each, and 12.0 MiB of memory are "
             "available");
   EXPECT_EQ(fits.failure().proof, "planned for each rank: 7 of these");
-  EXPECT_THAT(fits.failure().hint, HasSubstr("what fits in 5767168; --allow_overcommit"));
+  EXPECT_THAT(fits.failure().hint, HasSubstr("what fits in 5767168\n--allow_overcommit"));
 }
 
 TEST(MemoryShortageTest, RanksThatFitAreNot) {
@@ -65,7 +65,7 @@ TEST(MemoryShortageTest, RanksOnGpusUseHostMemoryForOffload) {
   const JobOutcome fits = CheckNeed(NeedOf(8 << 20), HostWith(4 << 20, true));
   ASSERT_FALSE(fits.ok());
   EXPECT_EQ(fits.failure().proof, "planned for each rank: offloaded state");
-  EXPECT_THAT(fits.failure().hint, HasSubstr("on GPUs; --allow_overcommit"));
+  EXPECT_THAT(fits.failure().hint, HasSubstr("on GPUs\n--allow_overcommit"));
   EXPECT_FALSE(CheckNeed(NeedOf(8 << 20, Device::kCpu), HostWith(kCapacity, true)).ok());
 }
 
