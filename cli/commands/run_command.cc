@@ -1,6 +1,11 @@
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,6 +18,8 @@
 #include "cli/job/run_directory.h"
 #include "cli/session/job_session.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
+#include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
@@ -27,6 +34,30 @@ StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words
                     "Run a program on every rank: an executable, or a Python script (*.py).");
   AddLaunchFlags(&parser, flags);
   return parser.Parse(words, FlagParser::RemainingWords::kProgram);
+}
+
+std::vector<std::string> ListScripts(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".py") names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Rejects a script that does not exist if all ranks run on this host. Other hosts have files of
+// their own, which their daemons check.
+Status CheckScript(const JobPlan& plan, const std::string& script) {
+  for (int number = 0; number < plan.host_count(); ++number) {
+    if (plan.host(number).remote) return OkStatus();
+  }
+  const std::filesystem::path path =
+      (std::filesystem::path(plan.host(0).working_directory) / script).lexically_normal();
+  if (script.empty() || ::access(path.c_str(), F_OK) == 0) return OkStatus();
+  return InvalidArgumentError(
+      ErrnoError(errno, ShortenPath(path)).message() +
+      DidYouMean(path.filename().string(), ListScripts(path.parent_path())));
 }
 
 }  // namespace
@@ -44,6 +75,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
                       GatherJobRequest(words[0], flags, invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request));
   const RankProgram program = MakeUserProgram(flags, words);
+  DS_RETURN_IF_ERROR(CheckScript(plan, program.script));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(plan.run_directory));
   // kAtomic, because only `dsrun train` jobs can be resumed after a crash of the machine.

@@ -227,14 +227,20 @@ TEST_F(RunCommandTest, QuietShowsOnlyTheVerdict) {
   EXPECT_THAT(result.err, ::testing::StartsWith("dsrun: the job failed"));
 }
 
-TEST_F(RunCommandTest, AScriptThatIsNotThereIsRefusedByPreflight) {
-  const ProgramResult result = RunProgram(
-      {DS_BIN_DIR "/dsrun", "--run_dir", run().string(), "--num_gpus", "2", "no_such_train.py"},
-      {.working_directory = folder_.path()});
-  EXPECT_EQ(result.status, 3) << result.err;
-  EXPECT_NE(result.err.find("no_such_train.py: No such file or directory"), std::string::npos)
-      << result.err;
-  EXPECT_EQ(nlohmann::json::parse(Content("verdict.json"))["cause"], "preflight");
+// Without other hosts, advice on their files would only mislead.
+TEST_F(RunCommandTest, AScriptThatIsNotThereIsRefusedBeforeTheJobStarts) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "finetune.py", "").ok());
+  const auto refusal = [&](const std::string& script) {
+    const ProgramResult result =
+        RunProgram({DS_BIN_DIR "/dsrun", "--run_dir", run().string(), "--num_gpus", "2", script},
+                   {.working_directory = folder_.path()});
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(run()));
+    return result.err;
+  };
+  EXPECT_EQ(refusal("no_such.py"), "dsrun: no_such.py: No such file or directory\n");
+  EXPECT_EQ(refusal("fintune.py"),
+            "dsrun: fintune.py: No such file or directory; did you mean 'finetune.py'?\n");
 }
 
 TEST_F(RunCommandTest, ReportsAFullDiskForOutputOnce) {
