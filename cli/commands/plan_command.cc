@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/train_command.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/report_error.h"
@@ -525,6 +526,24 @@ StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const T
   return notices;
 }
 
+// Checks words that name a command of dsrun instead of a program. A `train` job is checked as train
+// does, which takes launch flags of its own and returns notices; other commands are rejected.
+StatusOr<std::optional<PlannedTraining>> CheckCommandWords(const Invocation& invocation,
+                                                           const LaunchFlags& flags,
+                                                           const std::vector<std::string>& words) {
+  const bool names_command = !words.empty() && !flags.module && FindCommand(words[0]) != nullptr;
+  if (!names_command) return std::optional(PlannedTraining{.launch = flags, .notices = {}});
+  if (words[0] == "train") {
+    return PlanTraining({.launch = flags,
+                         .arguments = {words.begin() + 1, words.end()},
+                         .command_line = invocation.command_line});
+  }
+  return InvalidArgumentError("plan: '" + words[0] +
+                              "' is a command of dsrun, which plan does not show: give `train` and "
+                              "its flags, or a program (one of that name by its path); `dsrun "
+                              "check` and `dsrun estimate` judge a config and a model");
+}
+
 }  // namespace
 
 StatusOr<int> PlanCommand(const Invocation& invocation) {
@@ -532,7 +551,8 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   PlanFlags own;
   FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
                     "Show which ranks would run on which hosts and devices, with which "
-                    "environment. Starts and contacts nothing.");
+                    "environment. Starts and contacts nothing. 'train' and its flags in place of "
+                    "PROGRAM: check that job as train does.");
   AddPlanFlags(&parser, &own);
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
@@ -543,6 +563,10 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
       parser.app(), {"--schedule", "--micro_batches", "--chunks", "--partition", "--svg"});
   DS_RETURN_IF_ERROR(CheckFlagsCount(parser.app(), own));
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
+  DS_ASSIGN_OR_RETURN(std::optional<PlannedTraining> training,
+                      CheckCommandWords(invocation, flags, parsed.rest));
+  if (!training) return kExitOk;
+  flags = std::move(training->launch);
 
   PlannedJob job;
   const ThisHost this_host = ProbeThisHost(ChooseProbe(flags));
@@ -554,8 +578,9 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
     return fits ? kExitOk : kExitFailure;
   }
   DS_RETURN_IF_ERROR(DrawParallel(parser.app(), std::move(own), &job));
-  DS_ASSIGN_OR_RETURN(const std::vector<std::string> notices,
+  DS_ASSIGN_OR_RETURN(std::vector<std::string> notices,
                       CompleteJob(flags, this_host, parsed.rest, &job));
+  notices.insert(notices.end(), training->notices.begin(), training->notices.end());
   prints_json ? PrintJson(job) : PrintTable(job);
   ReportNotices(notices);
   return kExitOk;

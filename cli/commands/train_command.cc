@@ -1,7 +1,10 @@
+#include "cli/commands/train_command.h"
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
+#include <memory>
 #include <utility>
 
 #include "cli/commands/command_table.h"
@@ -82,16 +85,22 @@ StatusOr<Flags> ParseOver(FlagsBelow* below, const Invocation& invocation,
   return flags;
 }
 
-}  // namespace
+// A job that is checked and can start.
+struct ReadyJob {
+  JobRequest request;
+  TrainInputs inputs;
+  JudgedTraining judged;
+};
 
-StatusOr<int> TrainCommand(const Invocation& invocation) {
+// Returns nullopt if the flags only ask for help or for the recipes, which are printed.
+StatusOr<std::optional<ReadyJob>> PrepareJob(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(Flags flags, ParseFlags(invocation.arguments, invocation.launch));
-  if (flags.help_shown) return kExitOk;
+  if (flags.help_shown) return std::optional<ReadyJob>();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   if (flags.recipe == "list") {
     DS_ASSIGN_OR_RETURN(const std::string list, ListRecipes(share));
     std::cout << list << std::flush;
-    return kExitOk;
+    return std::optional<ReadyJob>();
   }
   DS_ASSIGN_OR_RETURN(FlagsBelow below, ChooseBelow(flags, share));
   const TrainFlags given = flags.train;
@@ -100,19 +109,40 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   }
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
-  DS_ASSIGN_OR_RETURN(JobRequest request,
+  ReadyJob job;
+  DS_ASSIGN_OR_RETURN(job.request,
                       GatherJobRequest("train", flags.launch, invocation.command_line));
-  const int world_size = request.launch.world.world_size();
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs, GatherTrainInputs(flags.train, share, world_size));
-  DS_RETURN_IF_ERROR(CheckAgreement(below, given, flags.train, world_size));
-  DS_RETURN_IF_ERROR(CheckRecipeApplies(below.recipe, inputs));
-  inputs.notices.insert(inputs.notices.begin(), below.notices.begin(), below.notices.end());
-  DS_ASSIGN_OR_RETURN(JudgedTraining judged,
-                      JudgeTraining(inputs, CountRanks(request.launch.world), share));
+  const WorldPlan& world = job.request.launch.world;
+  DS_ASSIGN_OR_RETURN(job.inputs, GatherTrainInputs(flags.train, share, world.world_size()));
+  DS_RETURN_IF_ERROR(CheckAgreement(below, given, flags.train, world.world_size()));
+  DS_RETURN_IF_ERROR(CheckRecipeApplies(below.recipe, job.inputs));
+  job.inputs.notices.insert(job.inputs.notices.begin(), below.notices.begin(), below.notices.end());
+  DS_ASSIGN_OR_RETURN(job.judged, JudgeTraining(job.inputs, CountRanks(world), share));
+  return std::optional<ReadyJob>(std::move(job));
+}
+
+}  // namespace
+
+StatusOr<std::optional<PlannedTraining>> PlanTraining(const Invocation& invocation) {
+  DS_ASSIGN_OR_RETURN(std::optional<ReadyJob> job, PrepareJob(invocation));
+  if (!job) return std::optional<PlannedTraining>();
+  PlannedTraining planned{.launch = std::move(job->request.flags),
+                          .notices = std::move(job->inputs.notices)};
+  const std::vector<std::string> split =
+      DescribeSplitGroups(job->request.launch.world, job->inputs.config.parallel);
+  planned.notices.insert(planned.notices.end(), split.begin(), split.end());
+  planned.notices.insert(planned.notices.end(), job->judged.notices.begin(),
+                         job->judged.notices.end());
+  return std::optional<PlannedTraining>(std::move(planned));
+}
+
+StatusOr<int> TrainCommand(const Invocation& invocation) {
+  DS_ASSIGN_OR_RETURN(std::optional<ReadyJob> job, PrepareJob(invocation));
+  if (!job) return kExitOk;
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(request.run_directory));
+                      RunDirectory::Create(job->request.run_directory));
   DS_RETURN_IF_ERROR(CheckHoldsNoCheckpoints(run_directory->checkpoints()));
-  return RunTraining(std::move(request), std::move(inputs), std::move(judged),
+  return RunTraining(std::move(job->request), std::move(job->inputs), std::move(job->judged),
                      std::move(run_directory));
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
@@ -46,6 +47,40 @@ TEST_F(PlanCommandTest, ProposesAPartitionOfAModel) {
   const ProgramResult lacking = Dsrun({"-H", hosts, "plan", "--fit", "--model", "gpt2-30m"});
   EXPECT_EQ(lacking.status, 2);
   EXPECT_THAT(lacking.err, HasSubstr("--memory, the limit of each rank (80G)"));
+}
+
+TEST_F(PlanCommandTest, ChecksATrainJobAsTrainDoes) {
+  const std::vector<std::string> bad = {"train", "--model", "nope"};
+  const auto with = [&](std::vector<std::string> front, const std::vector<std::string>& words) {
+    front.insert(front.end(), words.begin(), words.end());
+    return Dsrun(front);
+  };
+  const ProgramResult trained = Dsrun(bad);
+  EXPECT_EQ(trained.status, 2);
+  for (const std::vector<std::string>& front :
+       std::vector<std::vector<std::string>>{{"plan"}, {"plan", "--"}}) {
+    const ProgramResult refused = with(front, bad);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_EQ(refused.err, trained.err);
+    EXPECT_EQ(refused.out, "");
+  }
+  const ProgramResult good =
+      with({"--device", "cpu", "plan"}, {"train", "--num_gpus", "3", "--model", "gpt2-demo"});
+  EXPECT_EQ(good.status, 0) << good.err;
+  EXPECT_THAT(good.out, StartsWith("3 ranks on 1 host")) << "a launch flag after train counts";
+  EXPECT_THAT(good.out, HasSubstr("each runs: 'train' '--num_gpus' '3'"));
+  EXPECT_THAT(good.err, HasSubstr("has no weights: they start at random"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "runs"));
+}
+
+TEST_F(PlanCommandTest, RefusesOtherCommandsOfDsrun) {
+  for (const char* command : {"resume", "bench", "run"}) {
+    const ProgramResult refused = Dsrun({"plan", "--", command, "x"});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, StartsWith("dsrun: plan: '" + std::string(command) +
+                                        "' is a command of dsrun, which plan does not show"));
+  }
+  EXPECT_EQ(Dsrun({"--num_gpus", "1", "plan", "--", "./bench"}).status, 0) << "a program";
 }
 
 TEST_F(PlanCommandTest, WhereNothingFitsAScriptSeesIt) {
