@@ -341,7 +341,7 @@ StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::strin
 
 StatusOr<std::vector<HostEntry>> ReadHostfile(const std::filesystem::path& path) {
   StatusOr<std::string> text = ReadFile(path, kMaxHostfileBytes);
-  if (!text.ok()) return text.status().WithContext("hostfile");
+  if (!text.ok()) return Status(text.status().code(), "--hostfile " + text.status().message());
   return ParseHostfile(*text, path.string());
 }
 

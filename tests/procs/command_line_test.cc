@@ -151,9 +151,9 @@ TEST_F(CommandLineTest, LaunchFlagsInFrontOfACommandThatHasNoUseForThemAreRefuse
 
 TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
   const std::string invalid = std::string(kExamples) + "invalid/";
-  ExpectRefused({"-H", "nope", "train"}, "hostfile: nope: No such file or directory");
+  ExpectRefused({"-H", "nope", "train"}, "--hostfile nope: No such file or directory");
   ExpectRefused({"-H", "\x1b[2Jnope", "train"},
-                "hostfile: \\x1b[2Jnope: No such file or directory");
+                "--hostfile \\x1b[2Jnope: No such file or directory");
   ExpectRefused({"-H", invalid + "duplicate_host", "train"},
                 invalid + "duplicate_host:3: host worker-1 is listed twice, first in line 1");
   ExpectRefused({"-H", invalid + "words_before_slots", "plan"},

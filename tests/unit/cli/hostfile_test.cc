@@ -73,7 +73,8 @@ TEST(HostfileTest, ANamedFileMustExist) {
   const auto hosts = ReadHostfile("/nonexistent/hostfile");
   ASSERT_FALSE(hosts.ok());
   EXPECT_EQ(hosts.status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(hosts.status().message(), "hostfile: /nonexistent/hostfile: No such file or directory");
+  EXPECT_EQ(hosts.status().message(),
+            "--hostfile /nonexistent/hostfile: No such file or directory");
 }
 
 TEST(HostfileExamplesTest, GoodOnesParseAndInvalidOnesNameTheirFile) {
