@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,8 @@
 #include "cli/train/train_program.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
+#include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
@@ -32,6 +35,7 @@ struct ResumeFlags {
   std::string checkpoint;  // "" = the newest good one
   TrainFlags train;
   LaunchFlags launch;
+  std::vector<std::string> given;  // names of the flags of this command line
   bool help_shown = false;
 };
 
@@ -56,6 +60,9 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   flags.help_shown = parsed.help_shown;
+  flags.given = front.Given();
+  const std::vector<std::string> behind = parser.Given();
+  flags.given.insert(flags.given.end(), behind.begin(), behind.end());
   return flags;
 }
 
@@ -108,10 +115,58 @@ StoredExports ReadExports(const Json& job, const LaunchFlags& launch) {
   return exports;
 }
 
+// Returns the names of the runs in a folder, the newest first.
+std::vector<std::string> ListRuns(const fs::path& folder) {
+  std::vector<std::pair<fs::file_time_type, std::string>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::error_code missing;
+    const fs::file_time_type time = fs::last_write_time(entry.path() / "job.json", missing);
+    if (!missing) found.emplace_back(time, entry.path().filename().string());
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> names;
+  for (auto& [time, name] : found) names.push_back(std::move(name));
+  return names;
+}
+
+// Names the runs near `path`, which is no run: in it, next to it, or in runs/. Returns "" if there
+// are none.
+std::string DescribeRuns(const fs::path& path) {
+  constexpr std::size_t kMost = 5;
+  for (const fs::path& folder : {path, path.parent_path(), fs::absolute("runs")}) {
+    const std::vector<std::string> runs = ListRuns(folder);
+    if (runs.empty()) continue;
+    std::string text = "; the runs in " + ShortenPath(folder) + ": ";
+    for (std::size_t i = 0; i < std::min(runs.size(), kMost); ++i) {
+      text += (i == 0 ? "" : ", ") + runs[i];
+    }
+    if (runs.size() > kMost) text += " and " + std::to_string(runs.size() - kMost) + " older ones";
+    return text + DidYouMean(path.filename().string(), runs);
+  }
+  return "";
+}
+
+// Adds to an error about a flag that is not in `given` that the run has set it.
+template <typename T>
+StatusOr<T> NameOrigin(StatusOr<T> result, const std::vector<std::string>& given) {
+  if (result.ok() || !result.status().message().starts_with("--")) return result;
+  const std::string& message = result.status().message();
+  const std::string flag = message.substr(2, message.find_first_of(" :=;,", 2) - 2);
+  if (std::find(given.begin(), given.end(), flag) != given.end()) return result;
+  return Status(
+      result.status().code(),
+      message + "; --" + flag + " is a setting of the run, which a flag given to resume replaces");
+}
+
 StatusOr<StoredRun> ReadRun(const std::string& name) {
   const fs::path path = fs::absolute(FindRun(name)).lexically_normal();
   StoredRun run;
-  DS_ASSIGN_OR_RETURN(run.directory, RunDirectory::Open(path));
+  StatusOr<std::unique_ptr<RunDirectory>> opened = RunDirectory::Open(path);
+  if (opened.status().code() == StatusCode::kNotFound) {
+    return NotFoundError(opened.status().message() + DescribeRuns(path));
+  }
+  DS_ASSIGN_OR_RETURN(run.directory, std::move(opened));
   DS_ASSIGN_OR_RETURN(const Json job, run.directory->ReadJob());
   if (TextOf(job, "kind") != "train" || !job.contains("train") || !job.contains("launch")) {
     return InvalidArgumentError(path.string() +
@@ -162,6 +217,18 @@ Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
   return OkStatus();
 }
 
+// Tells the user which variables of this shell replace values that no file contains.
+void AddExportNotices(const RenewedExports& renewed, std::vector<std::string>* notices) {
+  for (const std::string& name : renewed.from_shell) {
+    notices->push_back("ranks get " + name + " of this shell, as requested by the job's -x");
+  }
+  if (renewed.may_have_had_values) {
+    notices->push_back(
+        "an older dsrun wrote this job.json, which does not record values that -x gave to one of "
+        "them; if there are any, give -x NAME=VALUE again");
+  }
+}
+
 }  // namespace
 
 StatusOr<int> ResumeCommand(const Invocation& invocation) {
@@ -179,21 +246,17 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
-  DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest("train", flags.launch, invocation.command_line));
+  DS_ASSIGN_OR_RETURN(
+      JobRequest request,
+      NameOrigin(GatherJobRequest("train", flags.launch, invocation.command_line), flags.given));
   request.job_id = run.job_id;  // it continues under its own name, in its own folder
   request.run_directory = run.directory->path();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
-                                                              request.launch.world.world_size()));
-  for (const std::string& name : renewed.from_shell) {
-    inputs.notices.push_back("ranks get " + name + " of this shell, as requested by the job's -x");
-  }
-  if (renewed.may_have_had_values) {
-    inputs.notices.push_back(
-        "an older dsrun wrote this job.json, which does not record values that -x gave to one of "
-        "them; if there are any, give -x NAME=VALUE again");
-  }
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
+                      NameOrigin(OverrideTrainInputs(run.train, flags.train, share,
+                                                     request.launch.world.world_size()),
+                                 flags.given));
+  AddExportNotices(renewed, &inputs.notices);
   if (const Status chosen =
           ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
       !chosen.ok()) {

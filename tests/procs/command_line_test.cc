@@ -352,6 +352,34 @@ TEST_F(CommandLineTest, ResumeRefusesOtherFolders) {
   EXPECT_THAT(result.err, HasSubstr("/program is the run of a program"));
 }
 
+TEST_F(CommandLineTest, ResumeNamesTheRunsThatThereAre) {
+  for (const char* name : {"runs/llama", "runs/my_gpt"}) {
+    fs::create_directories(folder_.path() / name);
+    Write(std::string(name) + "/job.json", "{}");
+  }
+  const auto refusal = [&](const std::string& run) { return Dsrun({"resume", run}).err; };
+  EXPECT_THAT(refusal("lama"), ContainsRegex("/runs/lama is no run directory: it has no job.json; "
+                                             "the runs in runs: .*llama.*; did you mean 'llama'"));
+  EXPECT_THAT(refusal("runs"), HasSubstr("; the runs in runs: "));
+  fs::create_directories(folder_.path() / "model");
+  EXPECT_THAT(refusal("model"), HasSubstr("/model is no run directory")) << "and lists runs:";
+  EXPECT_THAT(refusal("model"), HasSubstr("my_gpt"));
+}
+
+TEST_F(CommandLineTest, ResumeTellsSettingsOfTheRunFromFlags) {
+  const std::string hosts = Write("hosts", "localhost slots=2\n");
+  const ProgramResult refused =
+      Dsrun({"-H", hosts, "--num_gpus", "2", "--device", "cpu", "--run_dir", "run", "train",
+             "--model", "gpt2-demo", "--per_device_train_batch_size", "9000000"});
+  ASSERT_EQ(refused.status, 3) << refused.err << "for its memory, and job.json is written";
+  Write("hosts", "localhost slots=1\n");
+  const std::string error = "--num_gpus 2: host 'localhost' has 1 slot";
+  ExpectRefused({"resume", "./run"}, error +
+                                         "; --num_gpus is a setting of the run, which a flag given "
+                                         "to resume replaces");
+  ExpectRefused({"--num_gpus", "2", "resume", "./run"}, error);
+}
+
 class MissingProgramTest : public CommandLineTest {
  protected:
   // dsrun in a folder of its own, beside what `with` names.
