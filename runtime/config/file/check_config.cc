@@ -1,6 +1,7 @@
 #include "runtime/config/file/check_config.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -32,6 +33,33 @@ void AddCarriedValues(const Values& values, CheckResult* result) {
   }
 }
 
+// Kinds of JSON files that users mistake for a ds_config, by a key of their own.
+struct OtherFile {
+  std::string_view key;
+  std::string_view description;
+};
+
+constexpr OtherFile kOtherFiles[] = {
+    {"model_type", "a model's config.json, which --model takes with its folder"},
+    {"architectures", "a model's config.json, which --model takes with its folder"},
+    {"peft_type", "an adapter's adapter_config.json, which --lora_adapter takes with its folder"},
+    {"added_tokens", "a tokenizer.json, which --tokenizer takes with its folder"},
+    {"tokenizer_class", "a tokenizer_config.json, which --tokenizer takes with its folder"},
+    {"output_dir",
+     "arguments of transformers' Trainer, which --from_hf_trainer takes and `dsrun "
+     "translate` converts"},
+};
+
+// Describes the kind of file if it is another kind than a ds_config; "" otherwise.
+std::string_view DescribeOtherFile(const JsonNode& root) {
+  for (const OtherFile& file : kOtherFiles) {
+    for (const JsonMember& member : root.members) {
+      if (member.name == file.key) return file.description;
+    }
+  }
+  return "";
+}
+
 Json KeysAndMessages(const std::vector<Issue>& issues) {
   Json list = Json::array();
   for (const Issue& issue : issues)
@@ -52,6 +80,8 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, const
   }
   if (reading.complete && !reading.root.scalar.is_object()) {
     issues.Error("", "the config must be an object: { ... }", reading.root.position);
+  } else if (const std::string_view other = DescribeOtherFile(reading.root); !other.empty()) {
+    issues.Error("", "this is no ds_config but " + std::string(other), reading.root.position);
   } else if (reading.complete) {
     Values values;
     result.given =
