@@ -19,8 +19,9 @@ std::vector<std::string> ListIdleKeys(std::string_view given, const DsConfig& co
   if (placement.one_host && json.is_object() && json.contains(overlap) &&
       json.at(overlap) == true) {
     idle.emplace_back(
-        "zero_optimization.overlap_comm overlaps nothing: between CPU ranks of one host the cores "
-        "that compute copy, too");
+        "zero_optimization.overlap_comm has no effect between CPU ranks of one host: the cores "
+        "that "
+        "compute also copy the data");
   }
   return idle;
 }
