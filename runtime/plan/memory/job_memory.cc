@@ -274,6 +274,13 @@ RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
   return rank;
 }
 
+// Names a block for messages: the embedding, a layer with its number in the parameters' names, or
+// the head.
+std::string NameOfBlock(int block, int blocks) {
+  if (block == 0) return "the embedding";
+  return block == blocks - 1 ? "the head" : "layer " + std::to_string(block - 1);
+}
+
 using BlockRuns = std::vector<std::pair<int, int>>;  // [first, end)
 
 // Plans the stage with these blocks.
@@ -293,7 +300,7 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   for (const auto& [first, end] : runs) {
     for (int i = first; i < end; ++i) {
       const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
-      rank.step.blocks.push_back(i);
+      rank.step.names.push_back(NameOfBlock(i, static_cast<int>(blocks.size())));
       rank.step.activations.push_back({.saved = block.saved,
                                        .forward = block.forward,
                                        .backward = block.backward,

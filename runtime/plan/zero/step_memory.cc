@@ -59,8 +59,11 @@ class StepSimulation {
   const BlockActivations& ActivationsOf(int unit) const {
     return input_.activations[static_cast<std::size_t>(unit)];
   }
-  int BlockOf(int unit) const {
-    return input_.blocks.empty() ? unit : input_.blocks[static_cast<std::size_t>(unit)];
+  // Returns "the forward pass of block 3".
+  std::string NameOf(const char* pass, int unit) const {
+    const std::string name = input_.names.empty() ? "block " + std::to_string(unit)
+                                                  : input_.names[static_cast<std::size_t>(unit)];
+    return std::string("the ") + pass + " pass of " + name;
   }
   void UpdateEarly(SimulatedBucket* bucket);
 
@@ -105,10 +108,6 @@ class StepSimulation {
   std::map<std::int64_t, StepTraffic> traffic_;  // by micro-batch
   StepMemory result_;
 };
-
-std::string NameOf(const char* pass, int block) {
-  return std::string("the ") + pass + " pass of block " + std::to_string(block);
-}
 
 void ForEach(std::vector<SimulatedBucket>& buckets, void (SimulatedBucket::*move)()) {
   for (SimulatedBucket& bucket : buckets) (bucket.*move)();
@@ -222,7 +221,7 @@ void StepSimulation::Forward(const Pass& pass) {
   for (int unit = units.first; unit < units.end; ++unit) {
     Execute(plan, unit - units.first);
     const BlockActivations& made = ActivationsOf(unit);
-    Note(NameOf("forward", BlockOf(unit)), saved_ + made.forward);
+    Note(NameOf("forward", unit), saved_ + made.forward);
     saved_ += made.saved;
   }
   if (pass.sends) saved_ += input_.sent_bytes;
@@ -245,11 +244,11 @@ void StepSimulation::Backward(const Pass& pass, bool is_last) {
     const BlockActivations& made = ActivationsOf(unit);
     if (!later) AcquireGradientsOfAll(unit);
     saved_ -= made.saved;
-    Note(NameOf("backward", BlockOf(unit)),
+    Note(NameOf("backward", unit),
          saved_ + (later ? std::max(made.backward, made.delaying) : made.backward));
     // The gradients sent back to other ranks' experts exist before this rank's expert gradients.
     if (!later) AcquireGradients(unit, /*of_experts=*/true);
-    Note(NameOf("backward", BlockOf(unit)), saved_ + made.saved);
+    Note(NameOf("backward", unit), saved_ + made.saved);
     if (i == 0) saved_ += sent;  // its gradient; the last block has its own already
     if (later) saved_ += made.delayed;
   }
@@ -277,7 +276,7 @@ void StepSimulation::BringWeightGradients(const Pass& pass) {
     const int unit = positions[static_cast<std::size_t>(i)].unit;
     AcquireGradientsOfAll(unit);
     AcquireGradients(unit, /*of_experts=*/true);
-    Note(NameOf("weights'", BlockOf(unit)), saved_);
+    Note(NameOf("weights'", unit), saved_);
     saved_ -= ActivationsOf(unit).delayed;
   }
   Execute(plan, static_cast<int>(positions.size()) - 1);

@@ -99,9 +99,9 @@ struct StepMemoryInput {
   // The passes of a pipeline stage's step, in order. Empty: each micro-batch's backward pass
   // follows its forward pass.
   std::vector<Pass> passes = {};
-  StepWindows windows = {};           // over these passes
-  bool input_needs_gradient = false;  // an earlier stage has trained parameters
-  std::vector<int> blocks = {};       // the units' indices in the model; empty: 0, 1, ...
+  StepWindows windows = {};             // over these passes
+  bool input_needs_gradient = false;    // an earlier stage has trained parameters
+  std::vector<std::string> names = {};  // of the units, for messages; empty: "block 0", ...
   // A micro-batch's forward pass sends sent_bytes to the next stage and holds them until the end of
   // its backward pass, which receives a gradient of the same size. The gradient sent to the
   // previous stage (returned_bytes) is held until the next one is sent.

@@ -128,7 +128,7 @@ TEST(JobMemoryTest, OfStagesThatHoldingTheMostIsPlanned) {
   }
   const zero::StepMemory planned = PlanStageOf(MakeJob(6), std::nullopt, 8, k1F1B);
   EXPECT_EQ(planned.peak.total(), most);
-  EXPECT_EQ(planned.when, "the backward pass of block 5 on stage 0");
+  EXPECT_EQ(planned.when, "the backward pass of layer 4 on stage 0");
 }
 
 // Budget: elements that may lie whole through a step.
