@@ -85,7 +85,7 @@ std::vector<std::string> Wrap(std::string_view text, std::size_t width) {
 }
 
 std::string FormatReportTable(std::string_view host, const std::vector<ReportRow>& rows) {
-  std::string table = fmt::format("{}\n\n", Printable(host));
+  std::string table = fmt::format("report of host {}\n\n", Printable(host));
   for (const ReportRow& row : rows) {
     std::string head = fmt::format("{:<5} {:<11} ", LevelName(row.level), row.name);
     for (const std::string& line : Wrap(Printable(row.value), kWidth - kTextColumn)) {

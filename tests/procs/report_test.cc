@@ -51,6 +51,7 @@ class ReportTest : public ::testing::Test {
 TEST_F(ReportTest, AMissingDsrankStopsJobs) {
   const ProgramResult result = Dsrun({"report"});
   EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.out, ::testing::StartsWith("report of host "));
   EXPECT_THAT(result.out, HasSubstr("\nfail  dsrank "));
   EXPECT_THAT(result.out, HasSubstr("would stop a job"));
   std::istringstream lines(result.out);
