@@ -113,6 +113,11 @@ class OneNameFormatter : public CLI::Formatter {
     return WrapText(CLI::Formatter::make_option_desc(option), kHelpColumns - kFlagColumns);
   }
 
+  // The name of a positional argument says its kind, and the usage line whether it may be left out.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_positional() ? "" : CLI::Formatter::make_option_opts(option);
+  }
+
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     if (is_positional) return option->get_name(true);
     std::string name;

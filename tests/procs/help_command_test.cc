@@ -106,6 +106,16 @@ TEST(HelpCommandTest, HelpOfEveryCommandFits80Columns) {
   }
 }
 
+TEST(HelpCommandTest, ArgumentsWithoutADashHaveNoTypeOfTheLibrary) {
+  for (const char* const command : {"checkpoint", "resume", "check", "completion", "tokenize"}) {
+    const std::string text = Help({command}).out;
+    const std::string arguments = text.substr(0, text.find("Options:"));
+    EXPECT_THAT(arguments, HasSubstr("\nPositionals:\n"));
+    EXPECT_THAT(arguments, Not(HasSubstr("TEXT"))) << command;
+    EXPECT_THAT(arguments, Not(HasSubstr("REQUIRED"))) << command;
+  }
+}
+
 TEST(HelpCommandTest, APageIsANameAndNoPath) {
   const ProgramResult result = Help({"../manual/runs"});
   EXPECT_EQ(result.status, 2);
