@@ -77,7 +77,7 @@ constexpr ForeignCommand kCommands[] = {
 Status RefuseForeignCommand(std::string_view word) {
   for (const ForeignCommand& command : kCommands) {
     if (command.name != word) continue;
-    return InvalidArgumentError("dsrun has no command '" + std::string(word) +
+    return InvalidArgumentError("there is no command '" + std::string(word) +
                                 "': " + std::string(command.meaning));
   }
   return OkStatus();

@@ -107,7 +107,7 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
 
 TEST_F(CommandLineTest, CommandsOfOtherProgramsAreExplained) {
   const std::string meaning =
-      "dsrun has no command 'export': `dsrun resume RUN --save_hf DIR` writes the model of a run "
+      "there is no command 'export': `dsrun resume RUN --save_hf DIR` writes the model of a run "
       "as "
       "a Hugging Face folder; so does `dsrun train --save_hf DIR` at its end";
   ExpectRefused({"export", "runs/x"}, meaning);

@@ -12,7 +12,7 @@ using ::testing::StartsWith;
 TEST(ForeignCommandsTest, ACommandOfAnotherProgramIsExplained) {
   const Status refused = RefuseForeignCommand("export");
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.message(), StartsWith("dsrun has no command 'export': "));
+  EXPECT_THAT(refused.message(), StartsWith("there is no command 'export': "));
   EXPECT_THAT(refused.message(), HasSubstr("--save_hf DIR"));
   EXPECT_THAT(RefuseForeignCommand("finetune").message(), HasSubstr("`dsrun train`"));
   EXPECT_THAT(RefuseForeignCommand("chat").message(), HasSubstr("`dsrun generate"));
