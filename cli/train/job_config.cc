@@ -91,6 +91,7 @@ config::CheckResult JudgeJobConfig(const config::ConfigText& config, const Train
   }
   config::JobFacts now = facts;
   now.base.reset();  // already merged
+  now.is_generated = true;
   config::CheckResult changed =
       config::CheckConfig(WithSchedule(std::move(own), *std::move(section)).dump(),
                           config.name + " with " + flags.schedule.name(), now);

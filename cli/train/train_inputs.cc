@@ -325,6 +325,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   inputs.job.warmup_share = WarmupShareOf(facts);
   config::ConfigText config = RunsConfig(job, flags);
+  facts.is_generated = flags.deepspeed_config.empty();
   if (!flags.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(config, ReadJobConfig(flags, share, &facts));
   }

@@ -24,7 +24,7 @@ void IssueLog::Warning(std::string_view key, std::string_view message, JsonPosit
 }
 
 std::string IssueLog::DescribePosition(JsonPosition position) const {
-  if (position.line == 0) return file_name_;
+  if (position.line == 0 || hides_positions_) return file_name_;
   return file_name_ + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
 

@@ -21,12 +21,14 @@ struct Issue {
 class IssueLog {
  public:
   explicit IssueLog(std::string_view file_name) : file_name_(file_name) {}
+  // For a text that dsrun generated: its positions mean nothing to the user and are not shown.
+  void HidePositions() { hides_positions_ = true; }
 
   // Logs `message`, a sentence without the position, which is put in front of it.
   void Error(std::string_view key, std::string_view message, JsonPosition position = {});
   void Warning(std::string_view key, std::string_view message, JsonPosition position = {});
 
-  // Returns "ds.json:3:12", or "ds.json" for an unknown position.
+  // Returns "ds.json:3:12", or "ds.json" for an unknown or hidden position.
   std::string DescribePosition(JsonPosition position) const;
 
   // Return the logged issues in the order of the file.
@@ -37,6 +39,7 @@ class IssueLog {
   Issue MakeIssue(std::string_view key, std::string_view message, JsonPosition position) const;
 
   std::string file_name_;
+  bool hides_positions_ = false;
   std::vector<Issue> errors_;
   std::vector<Issue> warnings_;
 };

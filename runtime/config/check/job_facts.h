@@ -54,6 +54,7 @@ struct JobFacts {
   bool steps_come_later = false;  // the run finds total_steps later: its absence is no error
   std::optional<BaseConfig> base;
   bool ignore_unknown_keys = false;  // one warning for all unknown keys, in place of errors
+  bool is_generated = false;         // dsrun wrote the text: messages show no positions in it
 };
 
 // Reads the facts from the text of a Hugging Face config.json. The hidden size is the value of

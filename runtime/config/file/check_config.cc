@@ -72,6 +72,7 @@ Json KeysAndMessages(const std::vector<Issue>& issues) {
 CheckResult CheckConfig(std::string_view text, std::string_view file_name, const JobFacts& facts) {
   DS_CHECK(facts.world_size >= 1);
   IssueLog issues(Printable(file_name));
+  if (facts.is_generated) issues.HidePositions();
   IssueLog base_issues(facts.base ? facts.base->name : "");
   CheckResult result;
   const JsonReading reading = ReadPositionedJson(text);

@@ -226,5 +226,16 @@ TEST(CheckConfigTest, TheDefaultConfigOfTheDemoIsAccepted) {
   }
 }
 
+TEST(CheckConfigTest, MessagesShowNoPositionsInATextThatDsrunWrote) {
+  const auto error = [](bool is_generated) {
+    return CheckConfig(R"({"train_batch_size": 0})", "the run's config",
+                       JobFacts{.is_generated = is_generated})
+        .errors.front()
+        .message;
+  };
+  EXPECT_TRUE(error(false).starts_with("the run's config:1:22: ")) << error(false);
+  EXPECT_TRUE(error(true).starts_with("the run's config: ")) << error(true);
+}
+
 }  // namespace
 }  // namespace ds::config
