@@ -31,7 +31,7 @@ struct ForeignCommand {
   std::string_view meaning;
 };
 
-constexpr ForeignCommand kCommands[] = {
+constexpr ForeignCommand kForeignCommands[] = {
     {"export", kExport},
     {"convert", kExport},
     {"save", kExport},
@@ -75,7 +75,7 @@ constexpr ForeignCommand kCommands[] = {
 }  // namespace
 
 Status RefuseForeignCommand(std::string_view word) {
-  for (const ForeignCommand& command : kCommands) {
+  for (const ForeignCommand& command : kForeignCommands) {
     if (command.name != word) continue;
     return InvalidArgumentError("there is no command '" + std::string(word) +
                                 "': " + std::string(command.meaning));
