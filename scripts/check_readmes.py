@@ -2,7 +2,8 @@
 """Holds the folder READMEs and the other pages to the code: each source folder has a README of at most 60
 lines, every file or folder that a page names in backticks or links to exists, and what a README says that
 its folder may include is what the table of check_layers.py says. Pages of the manual also name paths on
-the user's machine, so only their paths into the project's own folders are checked.
+the user's machine, so only their paths into the project's own folders are checked; their lines fit a
+terminal of 80 columns.
 
 Exit 0 when all is well, 1 with one line per problem.
 """
@@ -15,6 +16,7 @@ from check_layers import ROOF, RUNTIME, TOP
 from tracked import ROOT, tracked
 
 MAX_LINES = 60
+TERMINAL_COLUMNS = 80
 # Made when the project is built or used, so not in a fresh clone.
 GENERATED = ("build", ".deps", "runs/", "logs/", "checkpoints/")
 # Where a README may count a path from, besides its own folder and the root.
@@ -97,6 +99,13 @@ def missing_names(page, folders):
                 yield number, name
 
 
+def wide_lines(page):
+    """The lines of a page of the manual that wrap in a terminal; a line of one word, which users copy, may."""
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        if len(line) > TERMINAL_COLUMNS and " " in line.strip() and not line.startswith("<!--"):
+            yield number, len(line)
+
+
 def main():
     problems = list(unlisted_goldens())
     folders = project_folders()
@@ -112,6 +121,9 @@ def main():
     for page in map(pathlib.PurePosixPath, tracked("*.md")):
         problems += [f"{page}:{number}: names {name}, which does not exist"
                      for number, name in missing_names(page, folders)]
+        if page.parent == MANUAL:
+            problems += [f"{page}:{number}: {width} columns, at most {TERMINAL_COLUMNS}"
+                         for number, width in wide_lines(page)]
     for problem in problems:
         print(problem)
     print(f"check_readmes: {len(problems)} problem(s)" if problems else "check_readmes: ok", file=sys.stderr)
