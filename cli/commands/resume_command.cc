@@ -48,8 +48,8 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   if (!words.empty()) words.erase(words.begin());
   DS_RETURN_IF_ERROR(front.Parse(words, FlagParser::RemainingWords::kProgram).status());
   FlagParser parser("[launch flags] resume RUN_DIR|JOB [flags]",
-                    "Resume a training run from its newest good checkpoint, with its own settings "
-                    "unless flags override them.");
+                    "Resume a training run from its newest good checkpoint. Without a flag the "
+                    "run's own setting applies; the defaults below are those of a new run.");
   parser.app().add_option("RUN", flags.run, "the run directory, or the job's name under runs/");
   parser.app()
       .add_option(FlagNames("checkpoint"), flags.checkpoint, "resume from this checkpoint: step-N")
