@@ -27,7 +27,7 @@ void Process::Leave() {
 }
 
 void Process::ReportFailure(const std::string& text) {
-  if (Instance() == nullptr) return;
+  if (Instance() == nullptr || Instance()->reporter_->link() == nullptr) return;
   // After the end of another rank, which has a reason of its own, this one's is that.
   Instance()->reporter_->ReportError(
       {.status = InternalError(text), .absence = Instance()->world_->absence()});
