@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the programs we compare with (PyTorch, DeepSpeed, transformers, Lightning) from PyPI into .deps/peers, a
-# virtual environment that the project itself never uses. Prints its python. Idempotent.
+# Installs the programs we compare with (PyTorch, DeepSpeed, transformers, Lightning), and the tools that make a wheel,
+# from PyPI into .deps/peers, a virtual environment that the project's programs never use. Prints its python. Idempotent.
 #
 #   scripts/bench/setup_peers.sh            where $DSRUN_PEERS_DIR names a folder they lie there (5 GB), once for
 #                                           all checkouts of this machine, and .deps/peers is a link
@@ -10,6 +10,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 list=4  # a new number when the list below changes
 peers=$root/.deps/peers
 complete=$peers/.complete-$list
+tools=1  # a new number when only the tools below change: they are added to an environment that is there
+with_tools=$peers/.tools-$tools
 
 if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
   place=$peers
@@ -34,7 +36,16 @@ if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
     touch "$complete"
   fi
 fi
-if [ ! -e "$complete" ]; then
+# What scripts/make_wheel.py needs.
+if [ "${1:-}" != --check ] && [ ! -e "$with_tools" ]; then
+  exec 9>"$(readlink -f "$peers").lock"
+  flock 9
+  if [ ! -e "$with_tools" ]; then
+    "$peers/bin/pip" install --quiet --disable-pip-version-check scikit-build-core==1.1.2 wheel==0.48.0 >&2
+    touch "$with_tools"
+  fi
+fi
+if [ ! -e "$complete" ] || [ ! -e "$with_tools" ]; then
   echo "the peers are not there; scripts/bench/setup_peers.sh installs them" >&2
   exit 1
 fi

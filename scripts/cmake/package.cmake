@@ -1,30 +1,34 @@
 # `cmake --install`: the programs with the files that they read (component Runtime), and find_package(dsrun) for C++
-# users (component Development). Everything finds its parts by relative paths, so the tree can be moved.
+# users (component Development). The component Python is in wheel.cmake. Everything finds its parts by relative paths, so the tree can be moved.
 include(CMakePackageConfigHelpers)
 
-foreach(program dsrun dsrund dsrank)
-  if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Runtime)
-  endif()
-endforeach()
-foreach(plugin ds_cuda_plugin ds_arrow_plugin)
-  if(TARGET ${plugin})
-    # OPTIONAL: `programs` leaves the CUDA plugin out where nothing can run it. Not CMAKE_INSTALL_LIBDIR: the
-    # programs look in ../lib.
-    install(TARGETS ${plugin} LIBRARY DESTINATION lib COMPONENT Runtime OPTIONAL)
-  endif()
-endforeach()
-install(DIRECTORY configs cli/manual DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun COMPONENT Runtime)
-install(FILES ${DS_SHARE}/demo_corpus.txt ${DS_SHARE}/ds_config.md
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun COMPONENT Runtime)
-install(FILES ${DS_PAGES}/dsrun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT Runtime)
-install(DIRECTORY ${DS_PAGES}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT Runtime)
-install(FILES ${DS_PAGES}/dsrun
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT Runtime)
-install(FILES ${DS_PAGES}/_dsrun
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT Runtime)
-install(FILES ${DS_PAGES}/dsrun.fish
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT Runtime)
+# ds_install_programs(COMPONENT BIN LIB DATA MAN [OPTION ...]): the programs with the files that they read.
+function(ds_install_programs component bin lib data man)
+  foreach(program dsrun dsrund dsrank)
+    if(TARGET ${program})
+      install(TARGETS ${program} RUNTIME DESTINATION ${bin} COMPONENT ${component} ${ARGN})
+    endif()
+  endforeach()
+  foreach(plugin ds_cuda_plugin ds_arrow_plugin)
+    if(TARGET ${plugin})
+      # OPTIONAL: `programs` leaves the CUDA plugin out where nothing can run it.
+      install(TARGETS ${plugin} LIBRARY DESTINATION ${lib} COMPONENT ${component} OPTIONAL ${ARGN})
+    endif()
+  endforeach()
+  install(DIRECTORY configs cli/manual DESTINATION ${data}/dsrun COMPONENT ${component} ${ARGN})
+  install(FILES ${DS_SHARE}/demo_corpus.txt ${DS_SHARE}/ds_config.md
+          DESTINATION ${data}/dsrun COMPONENT ${component} ${ARGN})
+  install(FILES ${DS_PAGES}/dsrun.1 DESTINATION ${man}/man1 COMPONENT ${component} ${ARGN})
+  install(DIRECTORY ${DS_PAGES}/man7 DESTINATION ${man} COMPONENT ${component} ${ARGN})
+  install(FILES ${DS_PAGES}/dsrun
+          DESTINATION ${data}/bash-completion/completions COMPONENT ${component} ${ARGN})
+  install(FILES ${DS_PAGES}/_dsrun DESTINATION ${data}/zsh/site-functions COMPONENT ${component} ${ARGN})
+  install(FILES ${DS_PAGES}/dsrun.fish
+          DESTINATION ${data}/fish/vendor_completions.d COMPONENT ${component} ${ARGN})
+endfunction()
+# Not CMAKE_INSTALL_LIBDIR: the programs look for plugins in ../lib.
+ds_install_programs(Runtime ${CMAKE_INSTALL_BINDIR} lib ${CMAKE_INSTALL_DATADIR} ${CMAKE_INSTALL_MANDIR})
+include(wheel)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dsrun)
 get_property(exported GLOBAL PROPERTY DS_EXPORTED)

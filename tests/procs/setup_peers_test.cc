@@ -95,6 +95,19 @@ TEST_F(SetupPeersTest, CheckoutsThatShareAFolderInstallOnce) {
   EXPECT_FALSE(fs::is_symlink(own / ".deps/peers"));
 }
 
+// An environment of an older script gets what it lacks, and is not made anew.
+TEST_F(SetupPeersTest, ToolsAreAddedToAnEnvironment) {
+  const fs::path checkout = MakeCheckout("one");
+  ASSERT_EQ(RunProgram(Script(checkout), Options()).status, 0);
+  fs::remove(checkout / ".deps/peers/.tools-1");
+  EXPECT_EQ(Check(checkout).status, 1);
+  // One that the checkout has of its own is not replaced by a shared one, either.
+  EXPECT_EQ(RunProgram(Script(checkout), Options(Path("shared").string())).status, 0);
+  EXPECT_FALSE(fs::is_symlink(checkout / ".deps/peers"));
+  EXPECT_EQ(Installed(), "installed\n");
+  EXPECT_EQ(Check(checkout).status, 0);
+}
+
 // Relative to where the script is called, not to where the link lies.
 TEST_F(SetupPeersTest, TheFolderMayBeARelativePath) {
   const fs::path checkout = MakeCheckout("one");
