@@ -50,9 +50,16 @@ print(importlib.util.find_spec("deepspeed").name, version == deepspeed.__version
                    "RuntimeError: dsrun.compat.install: accelerate has been imported already")
 
     def test_names_that_are_not_there_raise(self):
-        self.check(INSTALLED + "import deepspeed.moe", "ModuleNotFoundError: No module named 'deepspeed.moe'")
+        self.check(INSTALLED + "import deepspeed.autotuning", "ModuleNotFoundError: No module named 'deepspeed.autotuning'")
         self.check(INSTALLED + "import deepspeed\ndeepspeed.init_inference",
                    "AttributeError: module 'deepspeed' has no attribute 'init_inference'")
+
+    def test_experts_on_several_ranks_are_refused(self):
+        self.check(INSTALLED + """
+import torch
+from deepspeed.moe.layer import MoE
+MoE(4, torch.nn.Linear(4, 4), num_experts=4, ep_size=2)
+""", "NotImplementedError: MoE(ep_size=2): each rank of Python modules has all experts. Use ep_size=1;")
 
     def test_a_script_runs_as_main(self):
         self.assertIn("usage: python -m dsrun.compat", self.run_program("", "-m", "dsrun.compat"))

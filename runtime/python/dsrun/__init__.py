@@ -23,7 +23,7 @@ from ._torch_version import check_torch_version
 
 check_torch_version(torch.__version__)
 
-from . import _native, checkpointing, comm, utils, zero  # noqa: E402
+from . import _native, checkpointing, comm, moe, utils, zero  # noqa: E402
 from .arguments import add_config_arguments  # noqa: E402
 from .comm import init_distributed  # noqa: E402
 from .engine import Engine, initialize  # noqa: E402
@@ -33,4 +33,4 @@ _end.install()
 
 __version__ = _native.version
 __all__ = ["Engine", "add_config_arguments", "checkpointing", "comm", "init_distributed",
-           "initialize", "utils", "zero"]
+           "initialize", "moe", "utils", "zero"]

@@ -27,7 +27,7 @@ import types
 
 import torch
 
-from . import _native, arguments, checkpointing, comm, engine, utils, zero
+from . import _native, arguments, checkpointing, comm, engine, groups, moe, utils, zero
 
 VERSION = f"0.19.8+dsrun.{_native.version}"  # that of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
@@ -174,6 +174,9 @@ def _contents() -> dict[str, dict]:
             "clone_tensors_for_torch_save": clone_tensors_for_torch_save},
         "deepspeed.checkpointing": _names_of(checkpointing),
         "deepspeed.comm": _comm_names(),
+        "deepspeed.moe": {},
+        **{f"deepspeed.moe.{part}": _names_of(moe)
+           for part in ("experts", "layer", "sharded_moe", "utils")},
         "deepspeed.ops": {},
         "deepspeed.ops.adagrad": {"DeepSpeedCPUAdagrad": cpu_adagrad},
         "deepspeed.ops.adam": optimizers,
@@ -191,6 +194,8 @@ def _contents() -> dict[str, dict]:
             # transformers replaces the function while zero.Init is active: Init needs none.
             "zero_wrapper_for_fp_tensor_constructor": None},
         "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist},
+        "deepspeed.utils.groups": {
+            name: value for name, value in vars(groups).items() if not name.startswith("__")},
         "deepspeed.zero": _names_of(zero),
     }
 
