@@ -285,7 +285,7 @@ Status DescribeModel(const UnitList& model, const config::DsConfig& config,
   }
   DS_RETURN_IF_ERROR(DescribeUnitsAndBuffers(
       model, config, options, ModuleBuffers::Take(model.buffers, options.device), described));
-  DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(described->units, options));
+  DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(model, described->units, options));
   return OkStatus();
 }
 

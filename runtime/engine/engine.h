@@ -101,7 +101,7 @@ class Engine {
                                                   EngineOptions options = {});
   // The same for a model that the caller runs; UnitPasses tells the engine of its passes, and
   // `forward` throws. It is trained with data parallelism and ZeRO. All parameters have values on
-  // every rank, and rank 0's are kept, unless options.read_values provides them.
+  // every rank, and rank 0's are kept, unless options.read_values or the list provides them.
   static StatusOr<std::unique_ptr<Engine>> create(const UnitList& model,
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});

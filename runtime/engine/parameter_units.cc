@@ -373,10 +373,17 @@ StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
       });
 }
 
-StatusOr<zero::FillUnit> MakeFillUnit(const std::vector<zero::ParameterUnit>& units,
+StatusOr<zero::FillUnit> MakeFillUnit(const UnitList& model,
+                                      const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options) {
   if (options.read_values) return ReadEachUnit(units, options);
   DS_RETURN_IF_ERROR(CheckNoneIsReleased(units));
+  if (model.write_first_values) {
+    return zero::FillUnit([&model](int index, const auto&) -> StatusOr<zero::FirstValues> {
+      const bool same = model.write_first_values(index);
+      return same ? zero::FirstValues::kSameEverywhere : zero::FirstValues::kRankZeros;
+    });
+  }
   for (const zero::ParameterUnit& unit : units) {
     for (const zero::NamedParameter& parameter : unit.parameters) {
       if (zero::HasValues(parameter.tensor)) continue;

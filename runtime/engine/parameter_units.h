@@ -87,8 +87,9 @@ StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
                                       const EngineOptions& options);
 
 // The same for a UnitList, whose parameters have values on every rank, unless
-// EngineOptions::read_values is set.
-StatusOr<zero::FillUnit> MakeFillUnit(const std::vector<zero::ParameterUnit>& units,
+// EngineOptions::read_values or UnitList::write_first_values is set.
+StatusOr<zero::FillUnit> MakeFillUnit(const UnitList& model,
+                                      const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options);
 
 }  // namespace ds::engine

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,15 @@ struct UnitDescription {
   std::vector<int> also_reads;
 };
 
+// Writes the first values of a unit's parameters, which have memory during the call, as views of
+// the engine's own. Returns whether they are the same on every rank; otherwise rank 0's are kept.
+// Called for each unit in order, on all ranks: it may be collective.
+using WriteFirstValues = std::function<bool(int unit)>;
+
 struct UnitList {
   std::vector<UnitDescription> units;  // a parameter belongs to one unit
   std::vector<ModuleBuffers::Named> buffers;
+  WriteFirstValues write_first_values;  // if empty, the parameters have values
 };
 
 }  // namespace ds::engine

@@ -35,12 +35,19 @@ using Released = py::call_guard<py::gil_scoped_release>;
 using ParameterTuple = std::tuple<std::string, at::Tensor, std::string, double, double>;
 using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>>;
 using BufferTuple = std::pair<std::string, at::Tensor>;
-using ReadValues =
-    std::function<void(const std::string& name, std::int64_t first, const at::Tensor& values)>;
+using WriteValues = std::optional<engine::WriteFirstValues>;
 
+// `write_values` is destroyed with the GIL, by the caller.
 engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
-                              const std::vector<BufferTuple>& buffers) {
+                              const std::vector<BufferTuple>& buffers,
+                              const WriteValues& write_values) {
   engine::UnitList list;
+  if (write_values) {
+    list.write_first_values = [&write_values](int unit) {
+      const py::gil_scoped_acquire gil;
+      return (*write_values)(unit);
+    };
+  }
   for (const auto& [name, parameters, also_reads] : units) {
     engine::UnitDescription unit{.name = name, .also_reads = also_reads};
     for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor] : parameters) {
@@ -82,27 +89,15 @@ void PrintNotice(const std::string& text) {
   if (process.identity().rank == 0) std::fprintf(stderr, "dsrun: %s\n", text.c_str());
 }
 
-// A Python function as a ValueReader. It is destroyed with the GIL, by whoever made the engine.
-engine::ValueReader MakeReader(const std::optional<ReadValues>& read) {
-  if (!read) return nullptr;
-  return [&read](const std::string& name, std::int64_t first, const at::Tensor& values) {
-    const py::gil_scoped_acquire gil;
-    (*read)(name, first, values);
-    return OkStatus();
-  };
-}
-
 // Python's view of an engine. Its functions run without the GIL.
 class BoundEngine {
  public:
   BoundEngine(const std::vector<UnitTuple>& units, const std::vector<BufferTuple>& buffers,
-              const std::string& config, std::uint64_t seed,
-              const std::optional<ReadValues>& read_values) {
+              const std::string& config, std::uint64_t seed, const WriteValues& write_values) {
     comm::Communicator& world = Process::Get().world();
     const config::DsConfig checked = CheckConfigText(config, world.size(), &warnings_);
-    engine_ = ValueOrThrow(Engine::create(MakeUnitList(units, buffers), checked,
+    engine_ = ValueOrThrow(Engine::create(MakeUnitList(units, buffers, write_values), checked,
                                           {.world = &world,
-                                           .read_values = MakeReader(read_values),
                                            .seed = seed,
                                            .notify = PrintNotice,
                                            .parameter_group = MakeGrouper(units)}));
@@ -347,9 +342,9 @@ void BindEngine(py::module_& module) {
   BindResults(module);
   PyEngine bound(module, "Engine");
   bound.def(py::init<const std::vector<UnitTuple>&, const std::vector<BufferTuple>&,
-                     const std::string&, std::uint64_t, const std::optional<ReadValues>&>(),
+                     const std::string&, std::uint64_t, const WriteValues&>(),
             py::arg("units"), py::arg("buffers"), py::arg("config"), py::arg("seed") = 1234,
-            py::arg("read_values") = py::none(), Released());
+            py::arg("write_first_values") = py::none(), Released());
   bound.def_property_readonly("warnings", &BoundEngine::warnings);
   BindPasses(bound);
   BindAccess(bound);

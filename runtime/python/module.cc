@@ -32,8 +32,22 @@ void BindProcess(py::module_& module) {
       "barrier", [] { comm::GatherNumber(0, Process::Get().world()); }, Released());
   module.def(
       "broadcast",
-      [](const at::Tensor& tensor, int source) {
-        Process::Get().world().Broadcast(tensor, source, "comm.broadcast");
+      [](const at::Tensor& tensor, int source, const std::string& name) {
+        Process::Get().world().Broadcast(tensor, source, name);
+      },
+      py::arg("tensor"), py::arg("source"), py::arg("name") = "comm.broadcast", Released());
+  module.def(
+      "all_gather",
+      [](const at::Tensor& output, const at::Tensor& input, const std::string& name) {
+        Process::Get().world().AllGather(output, input, name);
+      },
+      Released());
+  // Raises the error of the first rank that has one ("": none), on every rank.
+  module.def(
+      "agree",
+      [](const std::string& error) {
+        const Status mine = error.empty() ? OkStatus() : InternalError(error);
+        ThrowIfError(comm::AgreeOnStatus(mine, Process::Get().world()));
       },
       Released());
 }

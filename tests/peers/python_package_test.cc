@@ -49,6 +49,13 @@ TEST_F(PythonPackageTest, TrainsAsPyTorchDoes) {
   EXPECT_THAT(result.out, HasSubstr("all checks passed"));
 }
 
+TEST_F(PythonPackageTest, BuildsModelsInShards) {
+  const ProgramResult result =
+      RunOnTwoRanks({DS_SOURCE_DIR "/tests/python/check_init.py", Path("models")});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all checks passed"));
+}
+
 // runtime/examples has the same model in C++ and in Python.
 TEST_F(PythonPackageTest, TheExampleHasTheLossesOfItsTwin) {
   ASSERT_TRUE(WriteFileAtomically(Path("ds.json"), R"({"train_micro_batch_size_per_gpu": 8,

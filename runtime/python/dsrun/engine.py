@@ -15,12 +15,13 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .hooks import Passes
+from .shards import Handover, ZeroParamStatus
 from .units import owner_of, partition, persistent_buffers
 from .utils import logger
-from .zero import ZeroParamStatus
 
 
-def _read_config(args, config, config_params) -> dict:
+def read_config(args, config, config_params) -> dict:
+    """Returns ds_config as a dictionary: the first of the three that is given."""
     given = config if config is not None else config_params
     if given is None and args is not None:
         given = getattr(args, "deepspeed_config", None)
@@ -47,7 +48,8 @@ def _to_json(value):
     return value
 
 
-def _training_dtype(config: dict) -> torch.dtype | None:
+def training_dtype(config: dict) -> torch.dtype | None:
+    """Returns the dtype of bf16 or fp16 training, None for fp32."""
     if config.get("bf16", config.get("bfloat16", {})).get("enabled") is True:
         return torch.bfloat16
     if config.get("fp16", {}).get("enabled") is True:
@@ -74,7 +76,7 @@ class Engine(nn.Module):
         _take_from_engines(module)
         self.module = module
         self.config = config
-        self.dtype = _training_dtype(config)
+        self.dtype = training_dtype(config)
         self.device = torch.device("cpu")
         native_config = _to_json(config)
         if groups is not None and groups.section is not None:
@@ -90,11 +92,13 @@ class Engine(nn.Module):
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         _check_all_grouped(module, groups)
         units = partition(module)
-        with contextlib.nullcontext() if trains else _frozen(module):
+        handover = Handover(units)
+        with handover, contextlib.nullcontext() if trains else _frozen(module):
             self.__dict__["native"] = _native.Engine(
                 [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
                  for unit in units],
-                persistent_buffers(module), json.dumps(native_config), seed)
+                persistent_buffers(module), json.dumps(native_config), seed,
+                write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)
         self.__dict__["passes"] = Passes(module, units, self.native)
@@ -437,8 +441,8 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     """Shards the module and returns (engine, optimizer, dataloader, lr_scheduler).
 
     Args:
-        model: a torch.nn.Module with its values on every rank; rank 0's are trained. It is cast to
-            the training dtype of the config, except for its buffers.
+        model: a torch.nn.Module, built within zero.Init or with its values on every rank; rank 0's
+            are trained. It is cast to the training dtype of the config, except for its buffers.
         optimizer: None (ds_config names one, or the engine only evaluates), an optimizer of
             torch.optim that has a counterpart in the engine, or a function of the parameters that
             returns such a one.
@@ -459,7 +463,7 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
             raise NotImplementedError(f"initialize({name}=...): Python modules are trained with "
                                       "data parallelism and ZeRO")
     comm.init_distributed()
-    read = _read_config(args, config, config_params)
+    read = read_config(args, config, config_params)
     if optimizer is not None and callable(optimizer) and not hasattr(optimizer, "param_groups"):
         optimizer = optimizer(model_parameters or [p for p in model.parameters()
                                                    if p.requires_grad])

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import enum
-import warnings
-
 import torch
 
+from .model_init import Init
+from .shards import ZeroParamStatus, close_parameters, is_sharded, open_parameters
 from .units import is_leaf_module, owner_of, set_z3_leaf_modules
 
 __all__ = ["GatheredParameters", "Init", "ZeroParamStatus", "is_leaf_module",
            "register_external_parameter", "set_z3_leaf_modules", "unregister_external_parameter"]
-
-
-class ZeroParamStatus(enum.Enum):
-    AVAILABLE = 1
-    NOT_AVAILABLE = 2
-    INFLIGHT = 3
 
 
 def _parameters_of(params) -> list[torch.Tensor]:
@@ -37,69 +30,65 @@ class GatheredParameters:
     also in shards and fp32 masters. Without it, changes are undone. All ranks enter and leave the
     block together, with the same parameters. Within a forward pass it only gathers.
 
-    Parameters that no engine has are left alone: they have their values.
+    Parameters that neither an engine nor zero.Init has sharded are left alone: they have their
+    values.
     """
 
     def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
         self.parameters = _parameters_of(params) if enabled else []
         self.modifier_rank = modifier_rank
         self.engine = None
+        self.sharded = []  # by zero.Init, and open
 
     def __enter__(self):
+        # Each once, in an order that all ranks have.
+        sharded = {p.ds_id: p for p in self.parameters if is_sharded(p)}
+        sharded = [sharded[number] for number in sorted(sharded)]
+        open_parameters(sharded)
+        self.sharded = sharded
         owned = [(p, *owner_of(p)) for p in self.parameters]
         owned = [(p, engine, name) for p, engine, name in owned if engine is not None]
-        if not owned:
-            return self
+        if owned:
+            self._open(owned)
+        return self
+
+    def _open(self, owned) -> None:
         engine = owned[0][1]
         if engine.passes.depth > 0:
             # Twice: one that was gathered first may have been released for a later one.
             for p, _, _ in owned + owned:
                 engine.passes.on_read(p)
-            return self
+            return
         self.engine = engine
         self.owned = [p for p, _, _ in owned]
         engine.native.open_gathered(sorted({name for _, _, name in owned}), self.modifier_rank)
         for p in self.owned:
             p.ds_status = ZeroParamStatus.AVAILABLE
-        return self
 
     def __exit__(self, kind, error, trace):
+        text = "" if error is None else f"{kind.__name__}: {error}"
+        try:
+            self._close_sharded(text)
+        finally:
+            self._close(text)
+
+    def _close_sharded(self, text: str) -> None:
+        sharded, self.sharded = self.sharded, []
+        if not sharded:
+            return
+        try:
+            close_parameters(sharded, self.modifier_rank, text)
+        except RuntimeError:
+            if not text:  # else the exception of this rank goes on
+                raise
+
+    def _close(self, text: str) -> None:
         if self.engine is None:
             return
-        text = "" if error is None else f"{kind.__name__}: {error}"
         for p in self.owned:
             p.ds_status = self.engine.idle_status
         engine, self.engine = self.engine, None
         engine.native.close_gathered(text)
-
-
-class Init:
-    """The context in which scripts build a model for ZeRO-3.
-
-    Each process holds the model until `initialize` shards it: unlike DeepSpeed's Init, this does
-    not save memory while the model is built, and says so once.
-    """
-
-    _told = False
-
-    def __init__(self, module=None, data_parallel_group=None, mem_efficient_linear=True,
-                 remote_device=None, pin_memory=False, config_dict_or_path=None, config=None,
-                 enabled=True, dtype=None, mpu=None, **kwargs):
-        self.enabled = enabled
-        self.dtype = dtype
-
-    def __enter__(self):
-        if self.enabled and not Init._told:
-            Init._told = True
-            warnings.warn("zero.Init: each process holds the whole model until initialize() "
-                          "shards it", stacklevel=2)
-        self.before = torch.get_default_dtype()
-        if self.enabled and self.dtype is not None:
-            torch.set_default_dtype(self.dtype)
-        return self
-
-    def __exit__(self, *error):
-        torch.set_default_dtype(self.before)
 
 
 def register_external_parameter(module, parameter) -> None:

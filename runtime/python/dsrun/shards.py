@@ -1,0 +1,189 @@
+"""Parameters that are sharded one by one: from zero.Init until an engine takes their values.
+
+Such a parameter is an empty tensor with the attributes of DeepSpeed: ds_id, ds_shape, ds_numel,
+ds_status and ds_tensor, this rank's part of the flattened values. All functions that move values
+are collective.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import enum
+import itertools
+import weakref
+from typing import Callable
+
+import torch
+
+from . import _native
+
+_ids = itertools.count()
+
+
+class ZeroParamStatus(enum.Enum):
+    AVAILABLE = 1
+    NOT_AVAILABLE = 2
+    INFLIGHT = 3
+
+
+class _Heap:
+    """Returns memory of full tensors to the system, now and then.
+
+    They come and go between parts that stay; glibc would keep the holes.
+    """
+
+    def __init__(self):
+        self.freed = 0
+        self.trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)  # glibc's
+
+    def count(self, tensor: torch.Tensor) -> None:
+        """Counts a tensor that is about to be freed."""
+        self.freed += tensor.numel() * tensor.element_size()
+        if self.freed >= 32 << 20:
+            self.freed = 0
+            self.trim(0)
+
+
+_heap = _Heap()
+
+
+def is_sharded(parameter) -> bool:
+    """Returns whether the parameter is one of this module's."""
+    return hasattr(parameter, "ds_tensor")
+
+
+def shard_parameter(parameter: torch.Tensor, name: str,
+                    make_part: Callable[..., torch.Tensor] = torch.empty) -> None:
+    """Keeps 1/N of rank 0's values on each of N ranks, in make_part(count, dtype=...)."""
+    values = parameter.detach().contiguous()
+    _native.broadcast(values, 0, f"zero.Init: {name}")
+    parameter.ds_id = next(_ids)
+    parameter.ds_shape = values.shape
+    parameter.ds_numel = values.numel()
+    parameter.ds_tensor = make_part(-(-values.numel() // _native.world_size()),
+                                    dtype=values.dtype)
+    parameter._dsrun_name = name
+    own = weakref.ref(parameter)
+    parameter.__deepcopy__ = lambda memo: _copy(own(), memo)
+    keep_part(parameter, values)
+
+
+def _copy(parameter, memo):
+    """copy.deepcopy for a sharded parameter: torch.nn.Parameter's would lose the part."""
+    if parameter.ds_status is ZeroParamStatus.AVAILABLE:
+        raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered: copy it outside of "
+                           "GatheredParameters")
+    copied = type(parameter)(parameter.detach().clone(), parameter.requires_grad)
+    vars(copied).update(vars(parameter))
+    copied.ds_id = next(_ids)
+    copied.ds_tensor = copy.deepcopy(parameter.ds_tensor, memo)
+    own = weakref.ref(copied)
+    copied.__deepcopy__ = lambda memo: _copy(own(), memo)
+    memo[id(parameter)] = copied
+    return copied
+
+
+def keep_part(parameter: torch.Tensor, values: torch.Tensor | None = None) -> None:
+    """Empties the parameter, after this rank has kept its part of the values, if there are any."""
+    part = parameter.ds_tensor
+    if values is not None:
+        own = values.reshape(-1)[_native.rank() * part.numel():][:part.numel()]
+        part[:own.numel()].copy_(own)
+    full, parameter.data = parameter.data, torch.empty(0, dtype=part.dtype)
+    parameter.ds_status = ZeroParamStatus.NOT_AVAILABLE
+    _heap.count(full)
+
+
+def gather_values(parameter: torch.Tensor) -> torch.Tensor:
+    """Returns the values of all ranks' parts, in the parameter's own shape."""
+    part = parameter.ds_tensor
+    full = torch.empty(part.numel() * _native.world_size(), dtype=part.dtype)
+    _native.all_gather(full, part, f"gathering {parameter._dsrun_name}")
+    return full[:parameter.ds_numel].view(parameter.ds_shape)
+
+
+def open_parameters(parameters: list[torch.Tensor]) -> None:
+    """Gives the parameters their values until close_parameters."""
+    for parameter in parameters:
+        if parameter.ds_status is not ZeroParamStatus.NOT_AVAILABLE:
+            raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered already: nested "
+                               "GatheredParameters cannot have the same parameters")
+    for parameter in parameters:
+        parameter.data = gather_values(parameter)
+        parameter.ds_status = ZeroParamStatus.AVAILABLE
+
+
+def close_parameters(parameters: list[torch.Tensor], modifier_rank: int | None,
+                     error: str = "") -> None:
+    """Keeps what `modifier_rank` has written, if it is not None; else the values from before.
+
+    `error` is this rank's; one on any rank undoes changes, and is raised on all.
+    """
+    try:
+        if not error:
+            _check_shapes(parameters)
+    except ValueError as changed:
+        error = str(changed)
+    try:
+        _native.agree(error)
+    except RuntimeError:
+        modifier_rank = None
+        raise
+    finally:
+        for parameter in parameters:
+            values = None
+            if modifier_rank is not None:
+                values = parameter.detach().contiguous()
+                _native.broadcast(values, modifier_rank, f"keeping {parameter._dsrun_name}")
+            keep_part(parameter, values)
+
+
+def _check_shapes(parameters: list[torch.Tensor]) -> None:
+    for parameter in parameters:
+        if parameter.shape != parameter.ds_shape or parameter.dtype != parameter.ds_tensor.dtype:
+            raise ValueError(
+                f"parameter {parameter._dsrun_name} has got another shape or dtype within "
+                f"GatheredParameters: {tuple(parameter.shape)} of {parameter.dtype}, before "
+                f"{tuple(parameter.ds_shape)} of {parameter.ds_tensor.dtype}")
+
+
+class Handover:
+    """Gives the values of a module's sharded parameters to an engine, unit by unit.
+
+    Within the ``with`` block the parameters have their shapes, and no memory. Those whose values
+    no engine has taken at its end are sharded as before.
+    """
+
+    def __init__(self, units):
+        self.units = [list(unit.parameters.values()) for unit in units]
+        self.sharded = [p for unit in self.units for p in unit if is_sharded(p)]
+
+    def __enter__(self):
+        for parameter in self.sharded:
+            if parameter.ds_status is not ZeroParamStatus.NOT_AVAILABLE:
+                raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered: call "
+                                   "initialize() outside of GatheredParameters")
+        for parameter in self.sharded:
+            shape = torch.empty(parameter.ds_shape, dtype=parameter.ds_tensor.dtype)
+            shape.untyped_storage().resize_(0)
+            parameter.data = shape
+        return self
+
+    def __exit__(self, *error):
+        for parameter in self.sharded:
+            if is_sharded(parameter):
+                keep_part(parameter)
+
+    def write(self, unit: int) -> bool:
+        """Writes the unit's values; returns whether all of them are the same on every rank."""
+        for parameter in self.units[unit]:
+            if is_sharded(parameter):
+                values = gather_values(parameter)
+                parameter.data.copy_(values)
+                _heap.count(values)
+        same = all(is_sharded(parameter) for parameter in self.units[unit])
+        for parameter in filter(is_sharded, self.units[unit]):
+            for name in ("ds_tensor", "_dsrun_name", "__deepcopy__"):
+                delattr(parameter, name)
+        return same
