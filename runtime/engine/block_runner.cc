@@ -159,6 +159,8 @@ Bundle BlockRunner::RunBlockWatched(TrainedModel& model, const RankTopology& top
 
 Bundle BlockRunner::RunChunk(TrainedModel& model, const RankTopology& topology, Bundle bundle,
                              int chunk) {
+  TORCH_CHECK(model.blocks != nullptr,
+              "the engine was created from a UnitList, which its caller runs: see UnitPasses");
   zero::ShardedModel& sharded = *model.sharded;
   const auto& buffered = options_.checkpointing.buffered_parts;
   if (c10::GradMode::is_enabled() && buffered) saved_buffer_.emplace(*buffered);

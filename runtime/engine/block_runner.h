@@ -15,6 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
+#include "runtime/engine/chunk_runner.h"
 #include "runtime/engine/rank_topology.h"
 #include "runtime/engine/trained_model.h"
 #include "runtime/models/bundle.h"
@@ -29,14 +30,14 @@ struct BlockRunnerOptions {
   const Clock* clock = nullptr;  // borrowed
 };
 
-class BlockRunner {
+class BlockRunner : public ChunkRunner {
  public:
   BlockRunner() = default;
   explicit BlockRunner(const BlockRunnerOptions& options) : options_(options) {}
 
-  // Runs the blocks of a chunk, one after the other, through model.sharded. Collective of the
-  // ranks that share the model's shards.
-  Bundle RunChunk(TrainedModel& model, const RankTopology& topology, Bundle bundle, int chunk);
+  // Runs the blocks of a chunk, one after the other, through model.sharded.
+  Bundle RunChunk(TrainedModel& model, const RankTopology& topology, Bundle bundle,
+                  int chunk) override;
 
   // Times by block, for recomputed blocks, with activation_checkpointing.profile. An autograd graph
   // may still refer to the entries when they are read.

@@ -95,16 +95,18 @@ void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.messag
 
 }  // namespace
 
-Executor::Executor(EngineComponents& engine)
+Executor::Executor(EngineComponents& engine, ChunkRunner& runner)
     : config_(engine.config),
       topology_(engine.topology),
       model_(engine.model),
-      runner_(engine.runner),
+      runner_(runner),
       step_(engine.step),
       reporter_(engine.reporter),
       update_(engine) {}
 
+Executor::Executor(EngineComponents& engine) : Executor(engine, engine.runner) {}
 Executor::Executor(Engine& engine) : Executor(*engine.components_) {}
+Executor::Executor(Engine& engine, ChunkRunner& runner) : Executor(*engine.components_, runner) {}
 
 // Returns whether this pass produces the last gradients of the step. Unknown with several chunks,
 // because chunks of different micro-batches interleave.
@@ -148,8 +150,6 @@ void Executor::CountMicroBatch(std::int64_t samples, std::int64_t labels) {
 }
 
 Bundle Executor::RunChunk(Bundle bundle, int chunk) {
-  TORCH_CHECK(model_.blocks != nullptr,
-              "the engine was created from a UnitList, which its caller runs: see UnitPasses");
   BeginForwardPass();
   bundle = runner_.RunChunk(model_, topology_, std::move(bundle), chunk);
   EndForwardPass();

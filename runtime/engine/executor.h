@@ -24,7 +24,7 @@
 
 namespace ds::engine {
 
-class BlockRunner;
+class ChunkRunner;
 struct EngineComponents;
 struct MicroBatchState;
 struct RankTopology;
@@ -38,6 +38,8 @@ using BatchSource = std::function<StatusOr<Bundle>()>;
 class Executor {
  public:
   explicit Executor(Engine& engine);
+  // Runs the model through `runner`, which must outlive this object: for a model of units.
+  Executor(Engine& engine, ChunkRunner& runner);
   explicit Executor(EngineComponents& engine);
 
   // Runs gradient_accumulation_steps micro-batches and their update, in the order of the engine's
@@ -67,6 +69,7 @@ class Executor {
  private:
   friend class StageRun;
   friend class UnitPasses;
+  Executor(EngineComponents& engine, ChunkRunner& runner);
 
   // Counts the micro-batch and sets the bundle's fields that the blocks of all chunks read.
   void BeginMicroBatch(Bundle* bundle);
@@ -100,7 +103,7 @@ class Executor {
   const config::DsConfig& config_;
   RankTopology& topology_;
   TrainedModel& model_;
-  BlockRunner& runner_;
+  ChunkRunner& runner_;
   StepContext& step_;
   StepReporter& reporter_;
   StepUpdate update_;
