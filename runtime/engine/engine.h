@@ -47,6 +47,7 @@ class MemoryLedger;
 
 namespace ds::engine {
 
+class ChunkRunner;
 struct EngineComponents;
 struct UnitList;
 
@@ -100,8 +101,9 @@ class Engine {
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});
   // The same for a model that the caller runs; UnitPasses tells the engine of its passes, and
-  // `forward` throws. It is trained with data parallelism and ZeRO. All parameters have values on
-  // every rank, and rank 0's are kept, unless options.read_values or the list provides them.
+  // `forward` throws. It is trained with data parallelism, ZeRO and pipeline stages. All parameters
+  // have values on every rank, and those of a stage's first rank are kept, unless
+  // options.read_values or the list provides them.
   static StatusOr<std::unique_ptr<Engine>> create(const UnitList& model,
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});
@@ -148,6 +150,9 @@ class Engine {
   friend class TensorAccess;
   friend class UnitPasses;
   friend StatusOr<Evaluation> Evaluate(Engine& engine,
+                                       const std::function<StatusOr<Bundle>()>& next_batch,
+                                       std::int64_t micro_batches);
+  friend StatusOr<Evaluation> Evaluate(Engine& engine, ChunkRunner& runner,
                                        const std::function<StatusOr<Bundle>()>& next_batch,
                                        std::int64_t micro_batches);
   explicit Engine(std::unique_ptr<EngineComponents> components);

@@ -90,7 +90,8 @@ std::vector<zero::ParameterUnit> BuildUnits(const UnitList& model,
       const optim::ParameterGroup group = group_of(owner, parameter.name, parameter.tensor);
       unit.parameters.push_back({.name = parameter.name,
                                  .tensor = parameter.tensor,
-                                 .placement = {.global_shape = parameter.tensor.sizes().vec()},
+                                 .placement = {.global_shape = parameter.tensor.sizes().vec(),
+                                               .stages = parameter.stages},
                                  .group = group});
     }
     units.push_back(std::move(unit));

@@ -1,7 +1,8 @@
 #pragma once
 
-// UnitList describes a model that somebody else runs, such as a Python module: an engine that is
-// created from one shards and trains its parameters, and UnitPasses tells it of the passes.
+// UnitList describes a model that somebody else runs, such as a Python module, or the part of it
+// that a pipeline stage has: an engine that is created from one shards and trains its parameters,
+// and UnitPasses tells it of the passes.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,6 +20,9 @@ struct UnitParameter {
   // The class of the module that has it, as PyTorch writes it ("torch.nn.Linear"); may be empty.
   // torch_autocast.lower_precision_safe_modules and sparse_gradients choose by it.
   std::string module_class;
+  // Pipeline stages that hold the parameter, if several do: Placement::stages. Their values are
+  // equal at the start.
+  std::vector<int> stages = {};
 };
 
 // Parameters that are gathered, released and reduced together, usually those of a layer.

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -45,9 +46,11 @@ UnitPasses::UnitPasses(Engine& engine) : engine_(*engine.components_) {
 
 void UnitPasses::BeginForward(const MicroBatchFacts& facts) {
   const bool trains = c10::GradMode::is_enabled();
-  Executor executor(engine_);
-  if (trains) executor.CountMicroBatch(facts.samples, facts.labels);
-  executor.BeginForwardPass();
+  if (!in_chunk_) {
+    Executor executor(engine_);
+    if (trains) executor.CountMicroBatch(facts.samples, facts.labels);
+    executor.BeginForwardPass();
+  }
   engine_.model.sharded->BeginForward(trains ? trained_ : evaluated_);
 }
 
@@ -64,6 +67,7 @@ std::vector<at::Tensor> UnitPasses::EndForward(std::vector<at::Tensor> outputs) 
   const bool trains = c10::GradMode::is_enabled();
   (trains ? trained_ : evaluated_) = sharded.visits();
   sharded.EndForward();
+  if (in_chunk_) return outputs;
   Executor(engine_).EndForwardPass();
   if (!trains) return outputs;
   const at::Tensor loss = FindLoss(outputs);
@@ -74,6 +78,12 @@ std::vector<at::Tensor> UnitPasses::EndForward(std::vector<at::Tensor> outputs) 
                 "engine until the pass has ended");
     (*passes)->OnBackwardFromOutputs(loss);
   });
+}
+
+void UnitPasses::RunChunk(const std::function<void()>& run) {
+  in_chunk_ = true;
+  const auto leave = c10::make_scope_exit([this] { in_chunk_ = false; });
+  run();
 }
 
 void UnitPasses::OnBackwardFromOutputs(const at::Tensor& loss) {

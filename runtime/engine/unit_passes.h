@@ -9,6 +9,10 @@
 //   outputs = passes.EndForward(outputs);
 //   engine.backward(loss), or loss.backward(); engine.step();
 //
+// A pipeline stage, or a single one, trains full steps through a ChunkRunner (Executor):
+//
+//   Bundle RunChunk(...) { passes.RunChunk([&] { as above, without backward and step }); }
+//
 // A pass may reach units in any order and number, one within another, and again while a backward
 // pass recomputes them. Each pass is planned as the last one went; a pass that takes another path
 // is right, but gathers nothing ahead after that. Under c10::NoGradGuard a pass only evaluates.
@@ -20,6 +24,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,6 +57,9 @@ class UnitPasses {
   // gradients divided by gradient_accumulation_steps. The step's loss is the first scalar among
   // `outputs`, NaN if there is none. fp16 needs engine.backward, which scales the loss.
   std::vector<at::Tensor> EndForward(std::vector<at::Tensor> outputs);
+  // Runs `run`, a forward pass that an executor has begun: within, BeginForward counts no
+  // micro-batch, and EndForward returns its tensors as they are.
+  void RunChunk(const std::function<void()>& run);
 
  private:
   void OnBackwardFromOutputs(const at::Tensor& loss);
@@ -59,6 +67,7 @@ class UnitPasses {
   EngineComponents& engine_;
   // The visits of the latest passes, with and without gradients: the two often differ.
   std::vector<int> trained_, evaluated_;
+  bool in_chunk_ = false;
   // The marks of EndForward refer to it weakly.
   std::shared_ptr<UnitPasses*> self_ = std::make_shared<UnitPasses*>(this);
 };

@@ -10,6 +10,9 @@
 #include <optional>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/chunk_runner.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/unit_list.h"
 #include "runtime/engine/unit_passes.h"
 #include "tests/ranks/tiny_model.h"
@@ -141,6 +144,99 @@ TEST(UnitPasses, MayTakeAnotherPathEachTime) {
       for (const auto& [name, value] : unsharded) {
         EXPECT_TRUE(value.allclose(weights.at(name), 1e-6, 1e-7)) << name;
       }
+    });
+  }
+}
+
+// A pipeline stage's part of the model. The first layer reads the last one's weight, too, which
+// both stages hold then.
+class StageLayers : public engine::ChunkRunner {
+ public:
+  StageLayers(comm::Communicator& world, int stages)
+      : first_(world.rank()), end_(world.rank() + 1 == stages ? kLayers : 1) {
+    engine::UnitList list;
+    for (int layer = first_; layer < end_; ++layer) Add(layer, stages == 1, &list);
+    if (end_ < kLayers) Add(kLayers - 1, false, &list);
+    config::DsConfig config = TinyConfig({.stage = 1, .accumulation = 4});
+    config.parallel.pipeline = stages;
+    engine_ = Engine::create(list, config, {.world = &world}).value();
+    passes_.emplace(*engine_);
+  }
+
+  Bundle RunChunk(engine::TrainedModel& /*model*/, const engine::RankTopology& /*topology*/,
+                  Bundle bundle, int /*chunk*/) override {
+    passes_->RunChunk([&] {
+      passes_->BeginForward({});
+      at::Tensor x = first_ == 0 ? bundle.tensor("input") : bundle.hidden;
+      std::size_t unit = 0;
+      for (int layer = first_; layer < end_; ++layer, ++unit) {
+        passes_->Enter(static_cast<int>(unit));
+        x = passes_->Leave(static_cast<int>(unit), {RunLayerOf(weights_[unit], x)})[0];
+        if (layer > 0) continue;
+        const int last = static_cast<int>(weights_.size()) - 1;
+        passes_->Enter(last);
+        x = passes_->Leave(last, {RunLayerOf(weights_.back(), x)})[0];
+      }
+      passes_->EndForward({x});
+      bundle.hidden = x;
+    });
+    if (end_ == kLayers) bundle.loss = at::mse_loss(bundle.hidden, bundle.tensor("labels"));
+    return bundle;
+  }
+
+  StatusOr<StepResult> Train() {
+    return engine::Executor(*engine_, *this).RunStep([&] { return SquareBatch(0, next_batch_++); });
+  }
+  StatusOr<engine::Evaluation> Evaluate() {
+    int batch = 0;
+    return engine::Evaluate(
+        *engine_, *this, [&] { return SquareBatch(0, batch++); }, 2);
+  }
+  Engine& engine() { return *engine_; }
+
+ private:
+  void Add(int layer, bool is_alone, engine::UnitList* list) {
+    weights_.push_back(LayerValues(layer).set_requires_grad(true));
+    const std::string name = "layer." + std::to_string(layer) + ".weight";
+    const bool is_shared = !is_alone && layer + 1 == kLayers;
+    const std::vector<int> stages = is_shared ? std::vector<int>{0, 1} : std::vector<int>();
+    list->units.push_back({name, {{name, weights_.back(), "", stages}}, {}});
+  }
+
+  const int first_;
+  const int end_;
+  int next_batch_ = 0;
+  std::vector<at::Tensor> weights_;
+  std::unique_ptr<Engine> engine_;
+  std::optional<UnitPasses> passes_;
+};
+
+TEST(UnitPasses, StagesTrainAsOne) {
+  std::vector<StepResult> expected;
+  std::map<std::string, at::Tensor> weights;
+  double loss = 0.0;
+  for (const int stages : {1, 2}) {
+    testing::RunRanks(stages, [&](comm::Communicator& world) {
+      StageLayers model(world, stages);
+      std::vector<StepResult> results;
+      for (int step = 0; step < 3; ++step) results.push_back(model.Train().value());
+      const double evaluated = model.Evaluate().value().loss;
+      const auto exported = ExportAll(model.engine());
+      if (stages == 1) {
+        expected = results;
+        weights = exported;
+        loss = evaluated;
+        return;
+      }
+      EXPECT_EQ(evaluated, loss);
+      for (std::size_t step = 0; step < results.size(); ++step) {
+        EXPECT_EQ(results[step].loss, expected[step].loss);
+        EXPECT_NEAR(results[step].grad_norm, expected[step].grad_norm, 1e-6);
+      }
+      for (const auto& [name, value] : exported) {
+        EXPECT_TRUE(value.allclose(weights.at(name), 1e-6, 1e-7)) << name;
+      }
+      EXPECT_EQ(exported.size(), world.rank() == 0 ? weights.size() : 0);
     });
   }
 }

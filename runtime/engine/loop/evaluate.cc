@@ -43,7 +43,12 @@ class EvaluationMode {
 
 StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
                               std::int64_t micro_batches) {
-  Executor executor(engine);
+  return Evaluate(engine, engine.components_->runner, next_batch, micro_batches);
+}
+
+StatusOr<Evaluation> Evaluate(Engine& engine, ChunkRunner& runner, const BatchSource& next_batch,
+                              std::int64_t micro_batches) {
+  Executor executor(engine, runner);
   const Clock& clock = *engine.components_->reporter.clock;
   RankTopology& topology = engine.components_->topology;
   const auto begin = clock.Now();

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/base/status.h"
+#include "runtime/engine/chunk_runner.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/step_result.h"
@@ -15,6 +16,9 @@ namespace ds::engine {
 // evaluation mode (no dropout). Changes neither parameters nor mode nor the step in progress.
 // Collective; all ranks return the same numbers. The loss of data without labels is 0.
 StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
+                              std::int64_t micro_batches);
+// The same for a model that `runner` runs, and puts into evaluation mode.
+StatusOr<Evaluation> Evaluate(Engine& engine, ChunkRunner& runner, const BatchSource& next_batch,
                               std::int64_t micro_batches);
 
 }  // namespace ds::engine
