@@ -107,7 +107,7 @@ StatusOr<std::unique_ptr<GatheredParameters>> GatheredParameters::Open(
     return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
                                 " to modify parameters on");
   }
-  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(components.topology.mesh, "WithGatheredParameters"));
+  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(components.topology.mesh, "GatheredParameters"));
   DS_ASSIGN_OR_RETURN(Chosen chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(model.ReloadStates());

@@ -313,7 +313,7 @@ Status CheckNoneIsReleased(const std::vector<zero::ParameterUnit>& units) {
       if (!zero::IsReleased(parameter.tensor)) continue;
       return FailedPreconditionError("the values of parameter " + parameter.name +
                                      " went with the engine that had sharded it: make the model "
-                                     "again, or provide its values in EngineOptions::read_values");
+                                     "again, or give the parameter a new tensor with its values");
     }
   }
   return OkStatus();
@@ -389,7 +389,7 @@ StatusOr<zero::FillUnit> MakeFillUnit(const UnitList& model,
     for (const zero::NamedParameter& parameter : unit.parameters) {
       if (zero::HasValues(parameter.tensor)) continue;
       return InvalidArgumentError("parameter " + parameter.name +
-                                  " has no values, and EngineOptions::read_values is not set");
+                                  " has no values: give it a tensor with values first");
     }
   }
   return zero::FillUnit([](int, const auto&) -> StatusOr<zero::FirstValues> {

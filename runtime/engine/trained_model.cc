@@ -20,8 +20,8 @@ Status TrainedModel::ReloadStates() {
 Status TrainedModel::CheckNotGathered() const {
   if (!gathered) return OkStatus();
   return FailedPreconditionError(
-      "the engine is called within WithGatheredParameters, which would release the gathered "
-      "parameters: call it after the body");
+      "the engine is called within GatheredParameters, which would release the gathered "
+      "parameters: call it afterwards");
 }
 
 Status TrainedModel::CheckWeightsAreEqual() const {

@@ -200,6 +200,8 @@ class BoundEngine {
   void LeaveLocalGradients() { local_gradients_.reset(); }
 
   void Destroy() {
+    // The module keeps the values of parameters that are not sharded.
+    if (api_) (void)api_->reload_states();
     local_gradients_.reset();
     gathered_.reset();
     api_.reset();

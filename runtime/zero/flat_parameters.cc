@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/zero/storage/block_quantization.h"
+#include "runtime/zero/storage/storage_guard.h"
 
 namespace ds::zero {
 namespace {
@@ -30,23 +30,15 @@ ShardGather::Form ChooseForm(const Context& context, const NamedParameter& first
   return context.quantized_weights ? ShardGather::Form::kQuantized : ShardGather::Form::kExact;
 }
 
-// The deleter of guards, which marks them.
-void DeleteNothing(void*) {}
-
-// Returns a storage without memory. Reading it throws an error that names the parameter; a storage
-// with a null pointer would end the process. Its size is nominal: with less, views of the parameter
-// would fail without its name.
-at::Storage MakeGuard(const std::string& parameter, std::int64_t bytes, c10::Device device) {
-  auto storage =
-      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes),
-                                            at::DataPtr(nullptr, nullptr, &DeleteNothing, device),
-                                            /*allocator=*/nullptr, /*resizable=*/false);
-  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "parameter " + parameter +
-      " is sharded among the ranks, and this rank does not hold its values now: read it in a block "
-      "that declares it (BlockList::Add), or within WithGatheredParameters");
-  return at::Storage(std::move(storage));
-}
+// The errors of reading a parameter without values, after "parameter NAME ".
+constexpr char kSharded[] =
+    "is sharded among the ranks, and this rank does not hold its values now: read it in the "
+    "forward of a block that has it or declares that it reads it, or within GatheredParameters";
+constexpr char kOffloaded[] =
+    "has been moved to host memory by offload_states: call reload_states, or run the next forward, "
+    "before it is read";
+constexpr char kLost[] =
+    "has no values any more: they went with the engine that had sharded or offloaded it";
 
 }  // namespace
 
@@ -56,9 +48,7 @@ bool HasValues(const at::Tensor& parameter) {
 }
 
 bool IsReleased(const at::Tensor& parameter) {
-  const c10::Storage& storage = parameter.storage();
-  return storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get_deleter() ==
-         &DeleteNothing;
+  return parameter.has_storage() && IsGuard(parameter.storage());
 }
 
 FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
@@ -88,21 +78,27 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   } else {
     store_ = Store(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
   }
-  MoveBack();
+  if (!is_offloaded()) stored_ = store_.Acquire();
   for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
   for (int i = 0; i < layout_.size(); ++i) Attach(i);
-  if (!pooled_) return;
-  for (int i = 0; i < layout_.size(); ++i) {
-    const FlatRange& range = layout_.parameter(i);
-    const auto width = static_cast<std::int64_t>(full().itemsize());
-    guards_.push_back(
-        MakeGuard(parameter(i).name, (range.start + range.count) * width, context.device));
-  }
+  if (pooled_) MakeGuards(kSharded);
 }
 
 // A gather may still be running; the members wait for it before the buffer goes.
 FlatParameters::~FlatParameters() {
   if (pooled_) AttachGuards();
+  for (std::size_t i = 0; i < guards_.size(); ++i) {
+    SetGuardError(guards_[i], "parameter " + parameters_[i].name + " " + kLost);
+  }
+}
+
+void FlatParameters::MakeGuards(const std::string& error) {
+  for (int i = 0; i < layout_.size(); ++i) {
+    const FlatRange& range = layout_.parameter(i);
+    const auto width = static_cast<std::int64_t>(full().itemsize());
+    guards_.push_back(zero::MakeGuard("parameter " + parameter(i).name + " " + error,
+                                      (range.start + range.count) * width, context_.device));
+  }
 }
 
 // Makes the flat buffer the storage of the parameter's tensor object. The object's identity is
@@ -165,6 +161,10 @@ void FlatParameters::Gather() {
 
 void FlatParameters::AcquireFull() {
   pooled_->Acquire();
+  AttachBuffer();
+}
+
+void FlatParameters::AttachBuffer() {
   for (const NamedParameter& parameter : parameters_) {
     parameter.tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(full().storage());
   }
@@ -212,12 +212,19 @@ void FlatParameters::Offload() {
 
 void FlatParameters::MoveToHost() {
   gather_.DropSecondary();
+  if (!pooled_ && guards_.empty()) {
+    MakeGuards(kOffloaded);
+    AttachGuards();
+  }
   stored_ = Lease();
   store_.Release();
 }
 
 void FlatParameters::MoveBack() {
   if (!is_offloaded()) stored_ = store_.Acquire();
+  if (pooled_ || guards_.empty()) return;
+  AttachBuffer();
+  guards_.clear();
 }
 
 void FlatParameters::Publish() {

@@ -76,9 +76,10 @@ class FlatParameters {
   void KeepShard();
 
   // Parameters have no memory while the buffer is released: operators that read one throw, and
-  // name it. An alias of a parameter (detach, view) that was made while the buffer was present is
-  // not protected so; one that was made while it was released never gets memory. Gather may use
-  // quantized communication (ShardGather); GatherExactly(true) disables that.
+  // name it. So do operators that read an alias of a parameter (detach, view) that was made while
+  // the buffer was present; it has the values again when the parameter has. An alias that was made
+  // while the buffer was released never gets memory. Gather may use quantized communication
+  // (ShardGather); GatherExactly(true) disables that.
   void Gather();
   void Release();  // waits for a running gather first
   void Await();
@@ -91,8 +92,9 @@ class FlatParameters {
   void Offload();
   bool is_offloaded() const { return pooled_ != nullptr && store_.is_offloaded(); }
 
-  // Moves the kept values to host memory, until MoveBack. Call it between steps, with the buffer of
-  // sharded parameters released.
+  // Moves the kept values to host memory, until MoveBack: reading a parameter throws meanwhile.
+  // Call it between steps, with the buffer of sharded parameters released. Unsharded parameters
+  // lose their values if this object ends meanwhile.
   void MoveToHost();
   void MoveBack();
 
@@ -105,7 +107,9 @@ class FlatParameters {
  private:
   void Attach(int i);
   void AcquireFull();
+  void MakeGuards(const std::string& error);
   void AttachGuards();
+  void AttachBuffer();
   void Bring();
   void GatherInPieces(std::int64_t elements);
   Lease AcquireStored(Access access);
@@ -116,7 +120,7 @@ class FlatParameters {
   FlatLayout layout_;
   const bool keeps_quantized_;
   std::unique_ptr<PooledTensor> pooled_;  // the full buffer, if parameters are sharded
-  std::vector<at::Storage> guards_;       // the parameters' storages while it is released
+  std::vector<at::Storage> guards_;       // the parameters' storages while they have no values
   Store store_;                           // the shard then, otherwise the full buffer
   Lease stored_;                          // of store_, unless that is on another tier
   ShardGather gather_;                    // destroyed before the members that it uses

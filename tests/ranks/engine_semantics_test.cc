@@ -231,6 +231,7 @@ TEST_P(OffloadStates, WaitOnTheHostBetweenSteps) {
     const std::int64_t bytes = engine->ledger().ModelStateBytes();
     EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
     EXPECT_FALSE(zero::HasValues(weight));
+    EXPECT_THROW(weight.sum(), c10::Error) << "not a null pointer";
     EXPECT_EQ(engine->ledger().ModelStateBytes(), bytes) << "they are somewhere";
     EXPECT_TRUE(DeepSpeedApi(*engine).reload_states().ok());
     EXPECT_EQ(zero::HasValues(weight), run.stage != 3);

@@ -170,7 +170,7 @@ TEST_P(Gathered, RefuseCallsThatWouldReleaseThem) {
   OnRanks([&](Trainer& trainer, int rank) {
     Engine& engine = *trainer.engine;
     const auto refuses = [](const Status& status) {
-      EXPECT_THAT(status.message(), HasSubstr("within WithGatheredParameters"));
+      EXPECT_THAT(status.message(), HasSubstr("within GatheredParameters"));
     };
     const auto try_all = [&] {
       refuses(trainer.With({}, [] { return OkStatus(); }));

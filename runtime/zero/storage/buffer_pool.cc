@@ -5,8 +5,17 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/zero/storage/storage_guard.h"
 
 namespace ds::zero {
+
+namespace {
+
+constexpr char kShardedError[] =
+    "this tensor shares memory with parameters that are sharded among the ranks, and this rank "
+    "does not hold their values now: copy it (clone) while it holds them";
+
+}  // namespace
 
 BufferPool::~BufferPool() { FreeIdle(); }
 
@@ -58,18 +67,13 @@ PooledTensor::PooledTensor(BufferPool& pool, std::int64_t count, c10::ScalarType
 
 void PooledTensor::Acquire() {
   if (present_) return;
-  c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(pool_.TakeBuffer(bytes_));
-  storage->set_nbytes(static_cast<std::size_t>(bytes_));
+  PutMemory(tensor_.storage(), pool_.TakeBuffer(bytes_), bytes_);
   present_ = true;
 }
 
 void PooledTensor::Release() {
   if (!present_) return;
-  c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
-  at::DataPtr buffer = storage->set_data_ptr(at::DataPtr(nullptr, tensor_.device()));
-  storage->set_nbytes(0);
-  pool_.ReturnBuffer(std::move(buffer), bytes_);
+  pool_.ReturnBuffer(TakeMemory(tensor_.storage(), kShardedError), bytes_);
   present_ = false;
 }
 

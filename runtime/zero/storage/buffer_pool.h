@@ -57,8 +57,8 @@ class PooledTensor {
 
   // Gives the storage a buffer with undefined contents. Does nothing when present.
   void Acquire();
-  // Returns the buffer to the pool: reading the tensor or its views is an error until the next
-  // Acquire. Does nothing when not present.
+  // Returns the buffer to the pool: reading the tensor or its views throws until the next Acquire
+  // (storage_guard.h). Does nothing when not present.
   void Release();
 
  private:

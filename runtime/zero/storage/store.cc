@@ -10,6 +10,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/zero/storage/host_windows.h"
+#include "runtime/zero/storage/storage_guard.h"
 
 namespace ds::zero {
 
@@ -20,6 +21,10 @@ namespace {
 
 // Number of elements that Zero sets at once in a file, to limit the memory that it needs.
 constexpr std::int64_t kZeroedAtOnce = std::int64_t{1} << 22;
+
+constexpr char kOffloadedError[] =
+    "this tensor shares memory with state that offload_states has moved to host memory: call "
+    "reload_states before it is read";
 
 void ThrowUnlessOk(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
@@ -188,9 +193,8 @@ void Store::Prefetch() {
   const std::size_t size = bytes_->on_host.nbytes();
   LedgerEntry& entry = bytes_->entry;
   entry = LedgerEntry(context.ledger, entry.use(), context.tier(), entry.bytes());
-  c10::StorageImpl* storage = bytes_->tensor.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(c10::GetAllocator(context.device.type())->allocate(size));
-  storage->set_nbytes(size);
+  PutMemory(bytes_->tensor.storage(), c10::GetAllocator(context.device.type())->allocate(size),
+            static_cast<std::int64_t>(size));
   bytes_->tensor.copy_(bytes_->on_host);
   bytes_->on_host.reset();
 }
@@ -224,9 +228,7 @@ void Store::Release() {
   const auto options = at::TensorOptions().dtype(bytes_->tensor.dtype()).pinned_memory(pin);
   bytes_->on_host = at::empty(bytes_->tensor.sizes(), options);
   bytes_->on_host.copy_(bytes_->tensor);
-  c10::StorageImpl* storage = bytes_->tensor.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(at::DataPtr(nullptr, context.device));
-  storage->set_nbytes(0);
+  TakeMemory(bytes_->tensor.storage(), kOffloadedError);
   LedgerEntry& entry = bytes_->entry;
   entry = LedgerEntry(context.ledger, entry.use(), pin ? MemoryTier::kPinned : MemoryTier::kHost,
                       entry.bytes());

@@ -6,7 +6,7 @@
 // FlatSpec::storage_tier selects the tier that stores the bytes between leases:
 // - StorageTier::kHere, the device that computes: the store is one tensor. Release moves its bytes
 //   to the host for a while. The tensor, its storage object and all views of it (a model's
-//   parameters are such views) then stay valid, but must not be read until Prefetch.
+//   parameters are such views) then stay valid; reading them throws until Prefetch.
 // - kHost: the store has no tensor; each lease has a tensor of its range on the device. Copies
 //   overlap with computation, and only changed ranges are copied back (host_windows.h).
 // - kFile: like kHost. If the device cannot access the host's file buffers

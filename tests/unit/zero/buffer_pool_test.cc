@@ -27,6 +27,8 @@ TEST_F(BufferPoolTest, ViewsSeeTheValuesOfTheCurrentBuffer) {
   const at::Tensor view = pooled.tensor().narrow(0, 8, 4).view({2, 2});
   pooled.Release();
   EXPECT_EQ(view.storage().nbytes(), 0U);
+  EXPECT_THROW(view.sum(), c10::Error) << "not a null pointer";
+  EXPECT_THROW(view.fill_(1.0), c10::Error);
   for (const float value : {1.0F, 2.0F}) {
     pooled.Acquire();
     pooled.tensor().fill_(value);

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Mistakes that scripts make with engines raise errors that name the mistake, and end no process.
+
+    safety_test.py --bin DIR [--python PATH]      as trainers_test.py
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from trainers_test import parse_options
+
+PROGRAM = """
+import gc, torch, dsrun
+from dsrun import utils, zero
+torch.manual_seed(1)
+
+def make(stage, **more):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.0,
+              "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}},
+              "zero_optimization": {"stage": stage}, **more}
+    return dsrun.initialize(model=model, config=config)[0]
+
+def loss_of(engine):
+    return engine(torch.ones(2, 4)).square().mean()
+
+def raises(text, function, kind=RuntimeError):
+    try:
+        function()
+    except kind as error:
+        assert text in str(error), f"{error!r} does not say {text!r}"
+        return
+    raise AssertionError(f"no {kind.__name__} with {text!r}")
+"""
+
+
+class SafetyTest(unittest.TestCase):
+    def run_program(self, text, ranks=1, python=(), timeout=120):
+        package = os.environ.get("PYTHONPATH", OPTIONS.bin.parent / "python")
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script.py")
+            with open(script, "w") as file:
+                file.write(PROGRAM + text)
+            command = [OPTIONS.python, *python, script]
+            if ranks > 1:
+                command = [OPTIONS.bin / "dsrun", "-n", str(ranks), "--device", "cpu", "--run_dir",
+                           os.path.join(folder, "run"), "run", "--", *command]
+            result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout,
+                                    env=dict(os.environ, PYTHONPATH=str(package), OMP_NUM_THREADS="1"))
+        return result.stdout + result.stderr
+
+    def check(self, text, ranks=1):
+        output = self.run_program(text + "\nprint('all is', 'well')", ranks)
+        self.assertEqual(output.count("all is well"), 1, output)  # dsrun merges equal lines
+
+    def test_offloaded_parameters_say_so(self):
+        self.check("""
+for stage in range(3):
+    engine = make(stage)
+    weight, state = engine.module[0].weight, engine.module.state_dict()
+    engine.backward(loss_of(engine))
+    engine.step()
+    before = weight.detach().clone()
+    engine.offload_states()
+    for read in (weight.sum, weight.tolist, lambda: print(weight), lambda: torch.save(weight, "/dev/null")):
+        raises("parameter 0.weight has been moved to host memory by offload_states: call reload_states", read)
+    raises("offload_states has moved to host memory", state["0.weight"].sum)
+    engine.reload_states()
+    assert torch.equal(weight, before) and torch.equal(state["0.weight"], before)
+    engine.offload_states()
+    loss_of(engine)  # brings them back
+    assert torch.equal(weight, before)
+    engine.offload_states(include=["lp_params"])
+    engine.destroy()
+    assert torch.equal(weight, before), "a module without its engine keeps its values"
+""")
+
+    def test_aliases_of_released_parameters_say_so(self):
+        self.check("""
+engine = make(3)
+weight = engine.module[0].weight
+raises("parameter 0.weight is sharded among the ranks", weight.sum)
+with zero.GatheredParameters(weight):
+    alias, copy = weight.detach(), weight.detach().clone()
+raises("copy it (clone) while it holds them", alias.sum)
+seen = []
+engine.module[0].register_forward_pre_hook(lambda *_: seen.append(engine.module[0].weight.data))
+loss = loss_of(engine)
+raises("does not hold their values now", seen[0].sum)
+engine.backward(loss)
+engine.step()
+with zero.GatheredParameters(weight):
+    assert torch.equal(alias, weight) and not torch.equal(weight, copy)
+engine.destroy()
+raises("parameter 0.weight has no values any more", weight.sum)
+raises("make the model again", lambda: dsrun.initialize(model=engine.module, config=engine.config))
+""", ranks=2)
+
+
+if __name__ == "__main__":
+    OPTIONS = parse_options()
+    unittest.main(argv=sys.argv[:1])
