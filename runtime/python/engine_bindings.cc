@@ -106,7 +106,8 @@ class BoundEngine {
   }
 
   Engine& engine() {
-    TORCH_CHECK(engine_ != nullptr, "the engine has been destroyed");
+    TORCH_CHECK(engine_ != nullptr,
+                "the engine has been destroyed: make another one with initialize()");
     return *engine_;
   }
   UnitPasses& passes() {

@@ -99,6 +99,62 @@ raises("parameter 0.weight has no values any more", weight.sum)
 raises("make the model again", lambda: dsrun.initialize(model=engine.module, config=engine.config))
 """, ranks=2)
 
+    def test_a_destroyed_engine_says_so(self):
+        self.check("""
+engine = make(1)
+loss = loss_of(engine)
+optimizer, weight = engine.optimizer, engine.module[0].weight
+engine.destroy()
+engine.destroy()
+for call in (lambda: loss_of(engine), lambda: engine.backward(loss), engine.step, engine.reload_states,
+             engine.offload_states, engine.empty_partition_cache, engine.train_batch_size,
+             engine.gradient_accumulation_steps, engine.is_gradient_accumulation_boundary,
+             lambda: engine.set_train_batch_size(2), lambda: engine.set_gradient_accumulation_boundary(True),
+             lambda: engine.no_sync().__enter__(), lambda: engine.coalesce_grad_reduction().__enter__(),
+             engine.get_global_grad_norm, lambda: engine.set_lr(0.1), engine.was_step_applied,
+             lambda: engine.global_steps, lambda: engine.global_samples, lambda: engine.skipped_steps,
+             lambda: engine.micro_steps, lambda: engine.save_16bit_model("/nonexistent"),
+             lambda: engine.save_checkpoint("/nonexistent"),
+             engine._zero3_consolidated_16bit_state_dict, lambda: optimizer.cur_scale):
+    raises("the engine has been destroyed", call)
+raises("whose engine has been destroyed", loss.backward)
+assert utils.safe_get_full_fp32_param(weight) is None and utils.safe_get_full_grad(weight) is None
+with zero.GatheredParameters(weight):
+    weight.sum()
+engine.module(torch.ones(2, 4)).sum().backward()
+assert weight.grad is not None, "the module is an ordinary one again"
+""")
+
+    def test_a_retained_graph_gives_its_gradients_again(self):
+        self.check("""
+for stage in range(4):
+    torch.manual_seed(1)
+    engine = make(stage, gradient_accumulation_steps=2)
+    torch.manual_seed(1)
+    plain = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    plain(torch.ones(2, 4)).square().mean().backward()
+    weight = engine.module[0].weight
+    loss = loss_of(engine)
+    engine.backward(loss, retain_graph=True)
+    engine.step()
+    engine.backward(loss)
+    # Each pass adds half of the gradient.
+    torch.testing.assert_close(utils.safe_get_full_grad(weight), plain[0].weight.grad)
+    engine.step()
+    assert engine.global_steps == 1
+    engine.destroy()
+""", ranks=2)
+
+    def test_a_second_backward_without_its_graph_says_so(self):
+        self.check("""
+for stage in (1, 3):
+    engine = make(stage, gradient_accumulation_steps=2)
+    loss = loss_of(engine)
+    engine.backward(loss)
+    raises("backward through the graph a second time", lambda: engine.backward(loss))
+    raises("a backward pass of this step has thrown", engine.step)
+""", ranks=2)
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

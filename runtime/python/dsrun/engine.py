@@ -145,6 +145,9 @@ class Engine(nn.Module):
             return getattr(module, name)
 
     def forward(self, *args, **kwargs):
+        if self.passes.closed:
+            raise RuntimeError("the engine has been destroyed: call its module, or make another "
+                               "engine with initialize()")
         with contextlib.nullcontext() if self.optimizer is not None else torch.no_grad():
             return self.module(*args, **kwargs)
 
