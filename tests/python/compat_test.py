@@ -101,6 +101,13 @@ engine.step()
 print([round(x, 5) for x in (before - module.bias).tolist()], engine.get_lr())
 """, "[0.5, 0.5] [0.25]")
 
+    def test_the_engine_knows_its_ranks(self):
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "Adam", "params": {"lr": 1e-3}}
+engine, *_ = deepspeed.initialize(model=module, config=config)
+print(engine.local_rank, engine.global_rank, engine.world_size, engine.dp_world_size)
+""", "0 0 1 1")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

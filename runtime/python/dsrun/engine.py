@@ -176,6 +176,22 @@ class Engine(nn.Module):
             getattr(self.lr_scheduler, "optimizer", self.optimizer)._opt_called = True
             self.lr_scheduler.step(**(lr_kwargs or {}))
 
+    @property
+    def global_rank(self) -> int:
+        return comm.get_rank()
+
+    @property
+    def local_rank(self) -> int:
+        return comm.get_local_rank()
+
+    @property
+    def world_size(self) -> int:
+        return comm.get_world_size()
+
+    @property
+    def dp_world_size(self) -> int:
+        return comm.get_world_size()
+
     def _check_trains(self, what: str) -> None:
         if self.optimizer is None:
             raise RuntimeError(f"engine.{what}(): the engine has no optimizer and only evaluates: "
