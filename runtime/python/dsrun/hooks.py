@@ -202,6 +202,8 @@ class Passes:
 class _Hook:
     """A hook that a copy of the module loses: it belongs to the engine's module alone."""
 
+    is_skipped = False  # by torch.compile
+
     def __init__(self, passes: Passes | None, unit: int | None, kind: str):
         self.passes, self.unit, self.kind = passes, unit, kind
 
@@ -212,11 +214,26 @@ class _Hook:
         return (_Hook, (None, self.unit, self.kind))
 
     def __call__(self, module, *call):
+        if "torch._dynamo" in sys.modules:
+            return _run_untraced(self, call)
+        return self.run(call)
+
+    def run(self, call):
         if self.passes is None or self.passes.closed:
             return None
         if self.kind == "before":
             return self.passes.before(self.unit, *call)
         return self.passes.after(self.unit, call[-1])  # None after an exception, which goes on
+
+
+@torch._disable_dynamo
+def _run_untraced(hook: _Hook, call):
+    """Runs the hook between the graphs of torch.compile, which has no trace of the engine."""
+    if not _Hook.is_skipped:
+        # By itself, too, it would be compiled, once for each kind of its arguments.
+        _Hook.is_skipped = True
+        torch._dynamo.eval_frame.skip_code(_Hook.__call__.__code__)
+    return hook.run(call)
 
 
 def _count_samples(args, kwargs) -> int:
