@@ -32,8 +32,8 @@ def lacks(python, package):
     return subprocess.run([python, "-c", program], capture_output=True).returncode != 0
 
 
-def differences(case, actual, expected):
-    relative = RELATIVE_BF16 if "bf16" in case else RELATIVE
+def differences(case, actual, expected, relative=RELATIVE):
+    relative = RELATIVE_BF16 if "bf16" in case else relative
     if len(actual) != len(expected):
         yield f"{len(actual)} records, DeepSpeed has {len(expected)}"
     for index, (own, other) in enumerate(zip(actual, expected)):
