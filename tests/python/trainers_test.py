@@ -73,8 +73,10 @@ def check_case(options, case, goldens):
     return wrong[:10]
 
 
-def parse_options():
+def parse_options(*flags):
     parser = argparse.ArgumentParser()
+    for flag in flags:
+        parser.add_argument(flag, action="store_true")
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--python")
     parser.add_argument("cases", nargs="*", metavar="CASE")
