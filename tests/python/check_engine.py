@@ -149,6 +149,32 @@ def generation_works_while_sharded():
     engine.destroy()
 
 
+def one_rank_generates_with_gathered_parameters():
+    """As TRL's online trainers do, which take the engine's hooks off at stage 3."""
+    prompt = torch.arange(6).view(1, 6)
+    options = dict(max_new_tokens=8, do_sample=False, pad_token_id=0)
+    expected = make_model("llama").eval().generate(prompt, **options)
+    results = []
+    for stage, removes in ((2, False), (3, False), (3, True)):
+        engine, optimizer, *_ = dsrun.initialize(model=make_model("llama"),
+                                                 config=make_config(stage))
+        check(hasattr(optimizer, "parameter_offload") == (stage == 3), "parameter_offload")
+        with zero.GatheredParameters(engine.parameters()):
+            if removes:
+                offload = optimizer.parameter_offload
+                check(not list(offload.module.ds_external_parameters()), "external parameters")
+                for hook in offload.forward_hooks + offload.backward_hooks:
+                    hook.remove()
+                offload.forward_hooks, offload.backward_hooks = [], []
+            if RANK == 0:
+                check(torch.equal(engine.module.generate(prompt, **options), expected), "tokens")
+            if removes:
+                offload._register_deepspeed_module(offload.module)
+        results.append(run(engine, "llama", 2))
+        engine.destroy()
+    check(results[0] == results[1] == results[2], "trains otherwise after it")
+
+
 def schedulers_and_optimizers_of_pytorch_work():
     results = {}
     for kind in ("config", "client"):
@@ -209,6 +235,7 @@ def main():
     torch.set_num_threads(1)
     checks = [losses_equal_pytorch, lambda: checkpoints_continue(sys.argv[1]),
               weights_can_be_read_and_written, generation_works_while_sharded,
+              one_rank_generates_with_gathered_parameters,
               schedulers_and_optimizers_of_pytorch_work,
               an_exception_in_forward_leaves_the_engine_usable, many_engines_leave_nothing]
     for one in checks:

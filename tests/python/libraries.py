@@ -76,7 +76,7 @@ def make_llama(seed=11):
         pad_token_id=0, eos_token_id=2, bos_token_id=None))
 
 
-SKIPPED = ("runtime", "per_second", "entropy", "flos", "num_tokens", "epoch")
+SKIPPED = ("runtime", "per_second", "step_time", "entropy", "flos", "num_tokens", "epoch")
 
 
 def log(record):

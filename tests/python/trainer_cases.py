@@ -12,8 +12,9 @@ CASES = [
         "accelerate_loop": ["", "config_optimizer"],
         "trl_sft": ["", "lora"],
         "trl_dpo": ["", "precompute"],
+        "trl_grpo": [""],
     }.items() for options in variants for stage in (2, 3)
-]
+] + ["trl_grpo 3 ref"]
 
 
 def needs(case):

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from . import _native, comm, optimizers
-from .hooks import Passes
+from .hooks import ParameterOffload, Passes, no_external_parameters
 from .shards import Handover, ZeroParamStatus
 from .units import owner_of, partition, persistent_buffers
 from .utils import logger
@@ -106,6 +106,8 @@ class Engine(nn.Module):
         self.optimizer = self.lr_scheduler = None
         if trains:
             self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
+            if self.zero_optimization_partition_weights():
+                self.optimizer.parameter_offload = ParameterOffload(module, self.passes)
             self.optimizer.pull_rate()
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
@@ -121,6 +123,8 @@ class Engine(nn.Module):
     def _own_parameters(self, units) -> None:
         self.__dict__["names"] = {id(p): n for u in units for n, p in u.parameters.items()}
         number, status = 0, self.idle_status
+        for module in self.module.modules():
+            module.__dict__["ds_external_parameters"] = no_external_parameters
         for unit in units:
             for name, parameter in unit.parameters.items():
                 parameter._dsrun_owner = (weakref.ref(self), name)
@@ -128,6 +132,7 @@ class Engine(nn.Module):
                 parameter.ds_shape = parameter.shape
                 parameter.ds_numel = parameter.numel()
                 parameter.ds_status = status
+                parameter.ds_active_sub_modules = set()
                 number += 1
 
     @property

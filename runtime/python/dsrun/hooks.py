@@ -98,6 +98,7 @@ class Passes:
         self.reads = [set(unit.also_reads) for unit in units]
         self.depth = 0
         self.closed = False
+        self.suspended = 0  # the module runs by itself while it is above 0
         self.handles = []
         self.watched = []
         self._attach(model)
@@ -135,7 +136,7 @@ class Passes:
         self.readable = {unit} | self.reads[unit]
 
     def on_read(self, parameter) -> None:
-        if self.closed or not self.frames:
+        if self.closed or self.suspended or not self.frames:
             return
         unit = self.owner.get(id(parameter))
         if unit is None or unit in self.readable:
@@ -219,7 +220,7 @@ class _Hook:
         return self.run(call)
 
     def run(self, call):
-        if self.passes is None or self.passes.closed:
+        if self.passes is None or self.passes.closed or self.passes.suspended:
             return None
         if self.kind == "before":
             return self.passes.before(self.unit, *call)
@@ -234,6 +235,46 @@ def _run_untraced(hook: _Hook, call):
         _Hook.is_skipped = True
         torch._dynamo.eval_frame.skip_code(_Hook.__call__.__code__)
     return hook.run(call)
+
+
+class _Suspension:
+    """Stands for the handles of the engine's hooks: `remove` suspends them."""
+
+    def __init__(self, passes: Passes):
+        self.passes, self.is_removed = passes, False
+
+    def remove(self) -> None:
+        if not self.is_removed:
+            self.is_removed = True
+            self.passes.suspended += 1
+
+
+class ParameterOffload:
+    """The hooks of an engine that shards parameters, by the names of DeepSpeed's optimizer.
+
+    Scripts such as TRL's take them off while a model with gathered parameters generates.
+    """
+
+    def __init__(self, module: nn.Module, passes: Passes):
+        self.module = module
+        self.backward_hooks: list = []
+        self._suspension = _Suspension(passes)
+        self.forward_hooks = [self._suspension]
+
+    def _register_deepspeed_module(self, module: nn.Module) -> None:
+        """Sets the hooks again."""
+        if module is not self.module:
+            raise ValueError("the engine's hooks are those of its own module")
+        suspension = self._suspension
+        if suspension.is_removed:
+            suspension.is_removed = False
+            suspension.passes.suspended -= 1
+        self.forward_hooks = [suspension]
+
+
+def no_external_parameters():
+    """A module's ds_external_parameters(): the engine finds such reads by itself."""
+    return iter(())
 
 
 def _count_samples(args, kwargs) -> int:

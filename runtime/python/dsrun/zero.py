@@ -62,6 +62,7 @@ class GatheredParameters:
         self.engine = engine
         self.owned = [p for p, _, _ in owned]
         engine.native.open_gathered(sorted({name for _, _, name in owned}), self.modifier_rank)
+        engine.passes.suspended += 1  # the module runs with the gathered values
         for p in self.owned:
             p.ds_status = ZeroParamStatus.AVAILABLE
 
@@ -88,6 +89,7 @@ class GatheredParameters:
         for p in self.owned:
             p.ds_status = self.engine.idle_status
         engine, self.engine = self.engine, None
+        engine.passes.suspended -= 1
         engine.native.close_gathered(text)
 
 
