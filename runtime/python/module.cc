@@ -4,11 +4,18 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/checkpoint_format/crc32c.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/config/sections/elasticity_section.h"
 #include "runtime/python/engine_bindings.h"
 #include "runtime/python/process.h"
 #include "runtime/python/python_errors.h"
@@ -52,6 +59,25 @@ void BindProcess(py::module_& module) {
       Released());
 }
 
+// (batch size, valid numbers of GPUs, micro-batch size or nullopt)
+using ElasticTuple =
+    std::tuple<std::int64_t, std::vector<std::int64_t>, std::optional<std::int64_t>>;
+
+ElasticTuple FindElasticBatch(const std::string& config, std::optional<std::int64_t> num_gpus) {
+  config::ElasticBatch batch =
+      ValueOrThrow(config::ElasticBatchOf(config, "config", {.num_gpus = num_gpus}));
+  return {batch.final_batch_size, std::move(batch.valid_gpus), batch.micro_batch_size};
+}
+
+void BindFunctions(py::module_& module) {
+  module.def("find_elastic_batch", &FindElasticBatch);
+  module.def("crc32c", [](const py::bytes& bytes) {
+    const std::string_view view = bytes;
+    const py::gil_scoped_release released;
+    return checkpoint::Crc32c(view);
+  });
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
@@ -59,6 +85,7 @@ PYBIND11_MODULE(_native, module) {
   module.attr("torch_version") = DS_TORCH_VERSION;
   ThrowOnFailedCheck(true);
   RegisterErrors(module);
+  BindFunctions(module);
   BindProcess(module);
   BindEngine(module);
 }

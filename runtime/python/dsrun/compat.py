@@ -16,7 +16,7 @@ that is not here raises AttributeError or ModuleNotFoundError. Nothing is instal
 from __future__ import annotations
 
 import atexit
-import enum
+import functools
 import importlib.machinery
 import importlib.metadata
 import logging
@@ -27,7 +27,8 @@ import types
 
 import torch
 
-from . import _native, arguments, checkpointing, comm, engine, groups, moe, utils, zero
+from . import (_native, arguments, checkpoint_files, checkpointing, comm, elasticity, engine,
+               groups, lr_schedules, moe, ops, parts, utils, zero)
 
 VERSION = f"0.19.8+dsrun.{_native.version}"  # that of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
@@ -50,99 +51,17 @@ def leave_distributed() -> None:
         torch.distributed.destroy_process_group()
 
 
+@functools.wraps(engine.initialize)
 def initialize(*args, **kwargs):
     """dsrun.initialize, with torch.distributed initialized, as DeepSpeed's scripts expect it."""
     init_distributed()
     return engine.initialize(*args, **kwargs)
 
 
-def clone_tensors_for_torch_save(item, device=torch.device("cpu")):
-    """Returns the item with copies of its tensors, which share no storage with other values."""
-    if isinstance(item, torch.Tensor):
-        return item.detach().clone().to(device)
-    if isinstance(item, dict):
-        return type(item)((key, clone_tensors_for_torch_save(value, device))
-                          for key, value in item.items())
-    if isinstance(item, (list, tuple)):
-        return type(item)(clone_tensors_for_torch_save(value, device) for value in item)
-    return item
-
-
 def log_dist(message: str, ranks=None, level=logging.INFO) -> None:
     """Logs the message on the ranks of the list; on all of them for None or -1 in it."""
     if not ranks or -1 in ranks or comm.get_rank() in ranks:
         utils.logger.log(level, message)
-
-
-def cpu_adam(model_params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
-             weight_decay=0.0, amsgrad=False, adamw_mode=True, fp32_optimizer_states=True):
-    """DeepSpeedCPUAdam: an optimizer of torch.optim, which initialize() hands to the engine."""
-    if not bias_correction:
-        raise NotImplementedError("DeepSpeedCPUAdam(bias_correction=False)")
-    kind = torch.optim.AdamW if adamw_mode else torch.optim.Adam
-    return kind(model_params, lr, betas, eps, weight_decay, amsgrad)
-
-
-def fused_adam(params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
-               adam_w_mode=True, weight_decay=0.0, amsgrad=False, set_grad_none=True):
-    """FusedAdam, as cpu_adam."""
-    return cpu_adam(params, lr, bias_correction, betas, eps, weight_decay, amsgrad, adam_w_mode)
-
-
-def cpu_adagrad(model_params, lr=1e-2, eps=1e-10, weight_decay=0, amsgrad=False,
-                fp32_optimizer_states=True):
-    """DeepSpeedCPUAdagrad, as cpu_adam."""
-    return torch.optim.Adagrad(model_params, lr, weight_decay=weight_decay, eps=eps)
-
-
-class OffloadDeviceEnum(str, enum.Enum):
-    none = "none"
-    cpu = "cpu"
-    nvme = "nvme"
-
-
-class OffloadStateTypeEnum(str, enum.Enum):
-    optim_states = "optim_states"
-    hp_params = "hp_params"
-    lp_params = "lp_params"
-    lp_grads = "lp_grads"
-    contiguous_grad_buffer = "contiguous_grad_buffer"
-
-
-class Accelerator:
-    """The device of Python modules, by the names of DeepSpeed's accelerator."""
-
-    def device_name(self, device_index=None) -> str:
-        return "cpu"
-
-    current_device_name = device_name
-
-    def current_device(self) -> str:
-        return "cpu"
-
-    def device_count(self) -> int:
-        return 1
-
-    def communication_backend_name(self) -> str:
-        return "gloo"
-
-    def is_available(self) -> bool:
-        return True
-
-    def is_bf16_supported(self) -> bool:
-        return True
-
-    def is_fp16_supported(self) -> bool:
-        return True
-
-    def set_device(self, device_index) -> None:
-        """Does nothing: a rank has one device."""
-
-    def synchronize(self, device_index=None) -> None:
-        """Does nothing: operations of the CPU are finished when they return."""
-
-    def empty_cache(self) -> None:
-        """Does nothing: PyTorch caches no memory of the CPU."""
 
 
 def _names_of(module) -> dict:
@@ -158,37 +77,43 @@ def _comm_names() -> dict:
 
 def _contents() -> dict[str, dict]:
     """The names of each module, which are set once its submodules are."""
-    accelerator = Accelerator()
+    accelerator = parts.Accelerator()
     get_accelerator = {"get_accelerator": lambda: accelerator}
     engine_names = {"DeepSpeedEngine": engine.Engine}
-    optimizers = {"DeepSpeedCPUAdam": cpu_adam, "FusedAdam": fused_adam}
     return {
         "deepspeed": {
             "__version__": VERSION, "version": VERSION, "initialize": initialize,
             "init_distributed": init_distributed, "log_dist": log_dist,
             "add_config_arguments": arguments.add_config_arguments,
+            "tp_model_init": parts.tp_model_init,
             **engine_names, **get_accelerator},
         "deepspeed.accelerator": get_accelerator,
         "deepspeed.checkpoint": {},
         "deepspeed.checkpoint.utils": {
-            "clone_tensors_for_torch_save": clone_tensors_for_torch_save},
+            "clone_tensors_for_torch_save": parts.clone_tensors_for_torch_save},
         "deepspeed.checkpointing": _names_of(checkpointing),
         "deepspeed.comm": _comm_names(),
+        "deepspeed.elasticity": _names_of(elasticity),
         "deepspeed.moe": {},
         **{f"deepspeed.moe.{part}": _names_of(moe)
            for part in ("experts", "layer", "sharded_moe", "utils")},
         "deepspeed.ops": {},
-        "deepspeed.ops.adagrad": {"DeepSpeedCPUAdagrad": cpu_adagrad},
-        "deepspeed.ops.adam": optimizers,
+        **{f"deepspeed.ops.{part}": _names_of(ops)
+           for part in ("adagrad", "adam", "lamb", "lion")},
         "deepspeed.runtime": {},
+        "deepspeed.runtime.activation_checkpointing": {},
+        "deepspeed.runtime.activation_checkpointing.checkpointing": _names_of(checkpointing),
         "deepspeed.runtime.engine": engine_names,
-        "deepspeed.runtime.lr_schedules": {
-            "VALID_LR_SCHEDULES": ["LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR",
-                                   "WarmupCosineLR"]},
+        "deepspeed.runtime.lr_schedules": _names_of(lr_schedules),
+        "deepspeed.runtime.sequence_parallel": {},
+        "deepspeed.runtime.sequence_parallel.ulysses_sp": {
+            "UlyssesSPAttentionHF": parts.UlyssesSPAttentionHF,
+            "UlyssesSPDataLoaderAdapter": parts.UlyssesSPDataLoaderAdapter},
+        "deepspeed.runtime.utils": {"move_to_device": parts.move_to_device},
         "deepspeed.runtime.zero": _names_of(zero),
         "deepspeed.runtime.zero.offload_config": {
-            "OffloadDeviceEnum": OffloadDeviceEnum,
-            "OffloadStateTypeEnum": OffloadStateTypeEnum},
+            "OffloadDeviceEnum": parts.OffloadDeviceEnum,
+            "OffloadStateTypeEnum": parts.OffloadStateTypeEnum},
         "deepspeed.runtime.zero.partition_parameters": {
             **_names_of(zero),
             # transformers replaces the function while zero.Init is active: Init needs none.
@@ -196,6 +121,7 @@ def _contents() -> dict[str, dict]:
         "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist},
         "deepspeed.utils.groups": {
             name: value for name, value in vars(groups).items() if not name.startswith("__")},
+        "deepspeed.utils.zero_to_fp32": _names_of(checkpoint_files),
         "deepspeed.zero": _names_of(zero),
     }
 

@@ -56,14 +56,15 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
 
     Its state, if it has any, would be lost, and is refused.
     """
-    handled = _HANDLED.get(type(optimizer))
+    handled = getattr(type(optimizer), "engine_kind", None) or _HANDLED.get(type(optimizer))
     if handled is None:
         names = ", ".join(sorted(cls.__name__ for cls in _HANDLED))
         raise NotImplementedError(
             f"the engine has no optimizer for {type(optimizer).__module__}."
             f"{type(optimizer).__name__}: pass one of torch.optim ({names}), or name one in "
             "ds_config's \"optimizer\"")
-    if optimizer.state:
+    # Adagrad makes its state at once, for step 0.
+    if any(float(state.get("step", 1)) > 0 for state in optimizer.state.values()):
         raise ValueError("the optimizer has state of earlier steps, which the engine cannot take: "
                          "create it anew")
     kind, options = handled
@@ -80,6 +81,7 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
     params |= {"lr": _rate(first, 0.0), "weight_decay": decay}
     if kind == "Adam":
         params["adam_w_mode"] = False  # decay within the gradient, as in torch.optim.Adam
+    params |= getattr(optimizer, "engine_params", {})  # of dsrun.ops
     groups = Groups(optimizer.param_groups, {"type": kind, "params": params})
     _set_factors(groups, params["lr"], decay)
     return groups
