@@ -17,7 +17,7 @@ import tempfile
 from trainer_cases import FOLDER, read_log
 from trainers_test import parse_options
 
-SCRIPTS = ["moe_cases"]
+SCRIPTS = ["moe_cases", "symbol_cases"]
 RELATIVE, ABSOLUTE = 2e-6, 1e-6
 RELATIVE_BF16 = 1e-2  # one bit of bf16
 
