@@ -25,10 +25,24 @@ std::string ExplainOpenFailure(const std::string& file) {
   return reason.starts_with(file) ? reason : file + ": " + reason;
 }
 
+// Returns the places of the plugin next to this code: next to the program, or, in an extension
+// module of Python, next to that, in the package's folder bin, or in bin of the build folder.
+StatusOr<std::vector<std::filesystem::path>> ListPluginPaths() {
+  Dl_info own = {};
+  const bool found = dladdr(kCudaPluginEntry, &own) != 0 && own.dli_fname != nullptr;
+  const std::filesystem::path file = found ? own.dli_fname : "";
+  if (file.extension() != ".so") {
+    DS_ASSIGN_OR_RETURN(const std::filesystem::path program, FindOwnExecutable());
+    return ListCudaPluginPaths(program);
+  }
+  const std::filesystem::path folder = file.parent_path();
+  return std::vector{folder / kCudaPluginFile, folder / "bin" / kCudaPluginFile,
+                     folder / "../../bin" / kCudaPluginFile};
+}
+
 // Returns the same library on every call, once it is loaded.
 StatusOr<PluginLibrary> OpenPluginLibrary() {
-  DS_ASSIGN_OR_RETURN(const std::filesystem::path program, FindOwnExecutable());
-  std::vector<std::filesystem::path> candidates = ListCudaPluginPaths(program);
+  DS_ASSIGN_OR_RETURN(std::vector<std::filesystem::path> candidates, ListPluginPaths());
   candidates.emplace_back(kCudaPluginFile);
   std::string tried;
   for (const std::filesystem::path& candidate : candidates) {

@@ -28,7 +28,12 @@ using Released = py::call_guard<py::gil_scoped_release>;
 
 void BindProcess(py::module_& module) {
   module.def(
-      "join", [] { Process::Get(); }, Released());
+      "join",
+      [](const std::string& device) {
+        Process::Join(ValueOrThrow(device::DeviceChoiceFromName(device)));
+      },
+      Released());
+  module.def("device", [] { return Process::Get().device().device.str(); });
   module.def("is_joined", &Process::IsJoined);
   module.def("leave", &Process::Leave, Released());
   module.def("report_failure", &Process::ReportFailure);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/comm/join_job.h"
 #include "runtime/python/python_errors.h"
@@ -13,8 +14,12 @@ std::unique_ptr<Process>& Process::Instance() {
   return instance;
 }
 
+void Process::Join(device::DeviceChoice choice) {
+  if (Instance() == nullptr) Instance().reset(new Process(choice));
+}
+
 Process& Process::Get() {
-  if (Instance() == nullptr) Instance().reset(new Process());
+  DS_CHECK_MSG(IsJoined(), "the process has not joined a job");
   return *Instance();
 }
 
@@ -33,14 +38,14 @@ void Process::ReportFailure(const std::string& text) {
       {.status = InternalError(text), .absence = Instance()->world_->absence()});
 }
 
-Process::Process() {
+Process::Process(device::DeviceChoice choice) {
   identity_ = ValueOrThrow(comm::RankIdentityFromEnvironment());
   std::unique_ptr<RankLink> link = ValueOrThrow(RankLink::FromEnvironment());
   reporter_ = std::make_unique<rank::RankReporter>(std::move(link), identity_.rank);
   reporter_->ReportHello();
   reporter_->ReportPhase("connect the ranks");
-  world_ = ValueOrThrow(comm::JoinJob(identity_, {.device = c10::kCPU}, reporter_->link(),
-                                      /*encrypt=*/false));
+  device_ = ValueOrThrow(device::OpenRankDevice(choice, identity_.local_rank));
+  world_ = ValueOrThrow(comm::JoinJob(identity_, device_, reporter_->link(), /*encrypt=*/false));
   reporter_->ReportPhase("run the script");
 }
 

@@ -10,33 +10,37 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/rank_identity.h"
+#include "runtime/device/rank_device.h"
 #include "runtime/rank/rank_reporter.h"
 
 namespace ds::python {
 
 class Process {
  public:
-  // The process's own. Joins the job that the environment describes (RANK, WORLD_SIZE, ..., set by
-  // dsrun and by torchrun) when first called; a world of one rank without it. Throws StatusError if
-  // ranks are missing, and for a second call after a failed one.
-  static Process& Get();
-  // Returns whether Get has been called.
+  // Joins the job that the environment describes (RANK, WORLD_SIZE, ..., set by dsrun and by
+  // torchrun), a world of one rank without it. Throws StatusError if ranks are missing or there is
+  // no such device, and for a second call after a failed one.
+  static void Join(device::DeviceChoice choice);
   static bool IsJoined();
+  // The process's own. Requires Join.
+  static Process& Get();
   // Leaves the job, at the end of the process: engines must have been destroyed.
   static void Leave();
 
   comm::Communicator& world() { return *world_; }
   const comm::RankIdentity& identity() const { return identity_; }
+  const device::RankDevice& device() const { return device_; }
   rank::RankReporter& reporter() { return *reporter_; }
 
   // Tells dsrun of an exception that is about to end the process.
   static void ReportFailure(const std::string& text);
 
  private:
-  Process();
+  explicit Process(device::DeviceChoice choice);
   static std::unique_ptr<Process>& Instance();
 
   comm::RankIdentity identity_;
+  device::RankDevice device_;
   std::unique_ptr<rank::RankReporter> reporter_;
   std::unique_ptr<comm::Communicator> world_;
 };

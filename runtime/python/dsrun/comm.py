@@ -7,6 +7,38 @@ import torch
 from . import _native
 
 
+def _choose_device() -> str:
+    """The kind of device of this rank: "cuda" where PyTorch sees a GPU, else "cpu".
+
+    CUDA_VISIBLE_DEVICES hides GPUs; DS_ACCELERATOR names the kind, as for DeepSpeed.
+    """
+    wanted = os.environ.get("DS_ACCELERATOR", "")
+    if wanted not in ("", "cpu", "cuda"):
+        raise ValueError(f"DS_ACCELERATOR={wanted}: dsrun computes on cpu or cuda")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError("DS_ACCELERATOR=cuda: PyTorch finds no usable GPU")
+    return wanted or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _join() -> None:
+    if _native.is_joined():
+        return
+    kind = _choose_device()
+    try:
+        _native.join(kind)
+    except KeyError as error:  # the plugin, or a GPU that it can use, is missing
+        if kind == "cpu":
+            raise
+        raise RuntimeError(f"PyTorch finds a GPU, and dsrun does not: {error.args[0]}; "
+                           "DS_ACCELERATOR=cpu trains on the CPU") from None
+
+
+def get_device() -> torch.device:
+    """The device of this rank: of its engines, their modules and its collectives."""
+    _join()
+    return torch.device(_native.device())
+
+
 def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_port=29500,
                      verbose=True, timeout=None, init_method=None, dist_init_required=None,
                      config=None, rank=-1, world_size=-1):
@@ -19,7 +51,7 @@ def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_por
     for name, given in (("RANK", rank), ("WORLD_SIZE", world_size)):
         if given >= 0 and int(os.environ.get(name, "0" if name == "RANK" else "1")) != given:
             raise ValueError(f"init_distributed({name.lower()}={given}) contradicts ${name}")
-    _native.join()
+    _join()
 
 
 def is_initialized() -> bool:
@@ -30,19 +62,23 @@ is_available = is_initialized
 
 
 def get_rank(group=None) -> int:
+    _join()
     return _native.rank()
 
 
 def get_world_size(group=None) -> int:
+    _join()
     return _native.world_size()
 
 
 def get_local_rank() -> int:
+    _join()
     return _native.local_rank()
 
 
 def barrier(group=None) -> None:
     """Waits for all ranks."""
+    _join()
     _native.barrier()
 
 
@@ -50,4 +86,6 @@ def broadcast(tensor: torch.Tensor, src: int, group=None) -> None:
     """Copies the tensor of rank `src` into the contiguous `tensor` of every rank."""
     if not tensor.is_contiguous():
         raise ValueError("broadcast needs a contiguous tensor")
+    if tensor.device != get_device():
+        raise ValueError(f"broadcast needs a tensor on {get_device()}, not on {tensor.device}")
     _native.broadcast(tensor.detach(), src)

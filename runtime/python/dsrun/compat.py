@@ -41,7 +41,8 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
         return
     alone = {} if "MASTER_ADDR" in os.environ else {
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
-    torch.distributed.init_process_group(dist_backend or "gloo", timeout=timeout, **alone)
+    backend = dist_backend or Accelerator().communication_backend_name()
+    torch.distributed.init_process_group(backend, timeout=timeout, **alone)
     # Scripts for DeepSpeed rarely do, and a process that ends with its threads may abort.
     atexit.register(leave_distributed)
 
@@ -145,7 +146,7 @@ class _Finder(importlib.metadata.DistributionFinder):
 
 
 def _let_accelerate_find_ranks() -> None:
-    """Makes Accelerate, if there is one, run jobs with a ds_config on the CPU, as the engine does.
+    """Makes Accelerate, if there is one, find the ranks of a job with a ds_config on CPUs.
 
     By itself it takes each rank of such a job for the only one, on a host without a GPU.
     """
@@ -156,7 +157,7 @@ def _let_accelerate_find_ranks() -> None:
     prepare = state.PartialState._prepare_backend
 
     def prepare_backend(self, cpu=False, *args, **kwargs):
-        if not cpu and "RANK" in os.environ and \
+        if not cpu and "RANK" in os.environ and comm.get_device().type == "cpu" and \
                 os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
             return "gloo", state.DistributedType.MULTI_CPU
         return prepare(self, cpu, *args, **kwargs)

@@ -77,7 +77,8 @@ class Engine(nn.Module):
         self.module = module
         self.config = config
         self.dtype = training_dtype(config)
-        self.device = torch.device("cpu")
+        self.device = comm.get_device()
+        _move(module, self.device)
         native_config = _to_json(config)
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
@@ -435,6 +436,13 @@ def _frozen(module: nn.Module):
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
+
+
+def _move(module: nn.Module, device: torch.device) -> None:
+    """Moves the module to the device, if a part of it is elsewhere."""
+    tensors = [*module.parameters(), *module.buffers()]
+    if any(tensor.device != device and not tensor.is_meta for tensor in tensors):
+        module.to(device)
 
 
 def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:

@@ -16,7 +16,7 @@ from typing import Callable
 
 import torch
 
-from . import _native
+from . import _native, comm
 
 _ids = itertools.count()
 
@@ -55,8 +55,11 @@ def is_sharded(parameter) -> bool:
 
 def shard_parameter(parameter: torch.Tensor, name: str,
                     make_part: Callable[..., torch.Tensor] = torch.empty) -> None:
-    """Keeps 1/N of rank 0's values on each of N ranks, in make_part(count, dtype=...)."""
-    values = parameter.detach().contiguous()
+    """Keeps 1/N of rank 0's values on each of N ranks, in make_part(count, dtype=...).
+
+    Parts are in host memory; gathered values are on the device of the collectives.
+    """
+    values = parameter.detach().to(comm.get_device()).contiguous()
     _native.broadcast(values, 0, f"zero.Init: {name}")
     parameter.ds_id = next(_ids)
     parameter.ds_shape = values.shape
@@ -90,7 +93,8 @@ def keep_part(parameter: torch.Tensor, values: torch.Tensor | None = None) -> No
     if values is not None:
         own = values.reshape(-1)[_native.rank() * part.numel():][:part.numel()]
         part[:own.numel()].copy_(own)
-    full, parameter.data = parameter.data, torch.empty(0, dtype=part.dtype)
+    full = parameter.data
+    parameter.data = torch.empty(0, dtype=part.dtype, device=comm.get_device())
     parameter.ds_status = ZeroParamStatus.NOT_AVAILABLE
     _heap.count(full)
 
@@ -98,8 +102,9 @@ def keep_part(parameter: torch.Tensor, values: torch.Tensor | None = None) -> No
 def gather_values(parameter: torch.Tensor) -> torch.Tensor:
     """Returns the values of all ranks' parts, in the parameter's own shape."""
     part = parameter.ds_tensor
-    full = torch.empty(part.numel() * _native.world_size(), dtype=part.dtype)
-    _native.all_gather(full, part, f"gathering {parameter._dsrun_name}")
+    device = comm.get_device()
+    full = torch.empty(part.numel() * _native.world_size(), dtype=part.dtype, device=device)
+    _native.all_gather(full, part.to(device), f"gathering {parameter._dsrun_name}")
     return full[:parameter.ds_numel].view(parameter.ds_shape)
 
 
@@ -165,7 +170,8 @@ class Handover:
                 raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered: call "
                                    "initialize() outside of GatheredParameters")
         for parameter in self.sharded:
-            shape = torch.empty(parameter.ds_shape, dtype=parameter.ds_tensor.dtype)
+            shape = torch.empty(parameter.ds_shape, dtype=parameter.ds_tensor.dtype,
+                                device=comm.get_device())
             shape.untyped_storage().resize_(0)
             parameter.data = shape
         return self
