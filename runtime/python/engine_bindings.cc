@@ -16,6 +16,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/config/file/check_config.h"
+#include "runtime/config/idle_keys.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/gathered_parameters.h"
@@ -24,6 +25,7 @@
 #include "runtime/engine/unit_passes.h"
 #include "runtime/python/process.h"
 #include "runtime/python/python_errors.h"
+#include "runtime/python/step_reports.h"
 
 namespace ds::python {
 namespace {
@@ -71,13 +73,24 @@ optim::ParameterGrouper MakeGrouper(const std::vector<UnitTuple>& units) {
   };
 }
 
-config::DsConfig CheckConfigText(const std::string& text, int world_size,
-                                 std::vector<std::string>* warnings) {
-  const config::JobFacts facts{
-      .world_size = world_size, .steps_come_later = true, .ignore_unknown_keys = true};
+// Adds a warning for each key that has no effect, at all or on this rank's device.
+config::DsConfig CheckConfigText(const std::string& text, std::vector<std::string>* warnings) {
+  const comm::RankIdentity& identity = Process::Get().identity();
+  const config::JobFacts facts{.world_size = identity.world_size,
+                               .steps_come_later = true,
+                               .ignore_unknown_keys = true,
+                               .is_generated = true};
   const config::CheckResult result = config::CheckConfig(text, "config", facts);
   for (const auto& warning : result.warnings) warnings->push_back(warning.message);
-  if (result.ok) return result.config;
+  if (result.ok) {
+    const config::RankPlacement placement{
+        .on_cpu = Process::Get().device().device.is_cpu(),
+        .one_host = identity.world_size == identity.local_world_size};
+    for (std::string& idle : config::ListIdleKeys(text, result.config, placement)) {
+      warnings->push_back(std::move(idle));
+    }
+    return result.config;
+  }
   std::string all;
   for (const auto& error : result.errors) all += (all.empty() ? "" : "\n") + error.message;
   throw StatusError(InvalidArgumentError(all));
@@ -95,7 +108,7 @@ class BoundEngine {
   BoundEngine(const std::vector<UnitTuple>& units, const std::vector<BufferTuple>& buffers,
               const std::string& config, std::uint64_t seed, const WriteValues& write_values) {
     comm::Communicator& world = Process::Get().world();
-    const config::DsConfig checked = CheckConfigText(config, world.size(), &warnings_);
+    const config::DsConfig checked = CheckConfigText(config, &warnings_);
     engine_ = ValueOrThrow(Engine::create(MakeUnitList(units, buffers, write_values), checked,
                                           {.world = &world,
                                             .device = Process::Get().device().device,
@@ -122,9 +135,13 @@ class BoundEngine {
   TensorAccess access() { return TensorAccess(engine()); }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
+  void BeginForward(std::int64_t samples, std::int64_t labels) {
+    reports_.EndWait();
+    passes().BeginForward({.samples = samples, .labels = labels});
+  }
   StepResult Step() {
     StepResult result = ValueOrThrow(engine().step());
-    if (result.boundary) Process::Get().reporter().ReportBeacon(result.step, {});
+    reports_.OnStep(engine(), result);
     return result;
   }
 
@@ -218,17 +235,13 @@ class BoundEngine {
   std::optional<DeepSpeedApi::LocalGradients> local_gradients_;
   std::unique_ptr<GatheredParameters> gathered_;
   std::vector<std::string> warnings_;
+  StepReports reports_;
 };
 
 using PyEngine = py::class_<BoundEngine>;
 
 void BindPasses(PyEngine& bound) {
-  bound.def(
-      "begin_forward",
-      [](BoundEngine& self, std::int64_t samples, std::int64_t labels) {
-        self.passes().BeginForward({.samples = samples, .labels = labels});
-      },
-      Released());
+  bound.def("begin_forward", &BoundEngine::BeginForward, Released());
   bound.def(
       "enter", [](BoundEngine& self, int unit) { self.passes().Enter(unit); }, Released());
   bound.def("reads_also",
