@@ -111,7 +111,7 @@ class BoundEngine {
     const config::DsConfig checked = CheckConfigText(config, &warnings_);
     engine_ = ValueOrThrow(Engine::create(MakeUnitList(units, buffers, write_values), checked,
                                           {.world = &world,
-                                            .device = Process::Get().device().device,
+                                           .device = Process::Get().device().device,
                                            .seed = seed,
                                            .notify = PrintNotice,
                                            .parameter_group = MakeGrouper(units)}));
