@@ -370,6 +370,7 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   DS_ASSIGN_OR_RETURN(config::CommBenchJob job, MakeJob(flags));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
+  DS_RETURN_IF_ERROR(CheckEngine(launch, {"bench"}));
 
   launch.quiet = launch.quiet || flags.json;  // standard output is the JSON document
   DS_ASSIGN_OR_RETURN(JobRequest request,

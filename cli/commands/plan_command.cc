@@ -532,6 +532,7 @@ StatusOr<std::optional<PlannedTraining>> CheckCommandWords(const Invocation& inv
                                                            const LaunchFlags& flags,
                                                            const std::vector<std::string>& words) {
   const bool names_command = !words.empty() && !flags.module && FindCommand(words[0]) != nullptr;
+  if (!words.empty() && !names_command) DS_RETURN_IF_ERROR(CheckEngine(flags, words));
   if (!names_command) return std::optional(PlannedTraining{.launch = flags, .notices = {}});
   if (words[0] == "train") {
     return PlanTraining({.launch = flags,

@@ -16,6 +16,7 @@
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
 #include "cli/job/job_plan.h"
+#include "cli/job/program.h"
 #include "cli/launch/environment.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
@@ -245,6 +246,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   run.launch.exports = std::move(renewed.words);
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
+  DS_RETURN_IF_ERROR(CheckEngine(flags.launch, {"resume"}));
 
   DS_ASSIGN_OR_RETURN(
       JobRequest request,

@@ -71,6 +71,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
+  DS_RETURN_IF_ERROR(CheckEngine(flags, words));
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest(words[0], flags, invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request));

@@ -13,6 +13,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
+#include "cli/job/program.h"
 #include "cli/train/recipe.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
@@ -108,6 +109,7 @@ StatusOr<std::optional<ReadyJob>> PrepareJob(const Invocation& invocation) {
     DS_ASSIGN_OR_RETURN(flags, ParseOver(&below, invocation, flags.given));
   }
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
+  DS_RETURN_IF_ERROR(CheckEngine(flags.launch, {"train"}));
 
   ReadyJob job;
   DS_ASSIGN_OR_RETURN(job.request,

@@ -89,6 +89,14 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
   BeginFlagGroup(app, "Launch: program");
   app.add_option(FlagNames("python"), flags->python, "interpreter of *.py programs")
       ->type_name("PATH");
+  const std::map<std::string, Engine> engines = {{"own", Engine::kOwn},
+                                                 {"native", Engine::kNative}};
+  TakeOneOf(app.add_option_function<std::string>(
+                FlagNames("engine"),
+                [flags, engines](const std::string& name) { flags->engine = engines.at(name); },
+                "engine of a Python program that imports deepspeed: its own, or dsrun's (native; "
+                "needs the Python package dsrun) (default: own)"),
+            {"own", "native"});
   app.add_flag(FlagNames("module", "-m"), flags->module, "PROGRAM is a Python module (python3 -m)");
   app.add_flag(FlagNames("no_python"), flags->no_python, "execute a *.py program directly");
   app.add_flag(FlagNames("pass_local_rank"), flags->pass_local_rank,
@@ -196,6 +204,8 @@ std::string_view DeviceName(Device device) {
   return "";
 }
 
+std::string_view EngineName(Engine engine) { return engine == Engine::kNative ? "native" : "own"; }
+
 void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
   CLI::App& app = parser->app();
   AddHostFlags(app, flags);
@@ -225,6 +235,9 @@ Status CheckLaunchFlags(const LaunchFlags& flags) {
   }
   if (flags.module && flags.no_python) {
     return InvalidArgumentError("--module and --no_python exclude one another");
+  }
+  if (flags.engine == Engine::kNative && flags.no_python) {
+    return InvalidArgumentError("--engine native and --no_python exclude one another");
   }
   for (const std::string& word : flags.exports) {
     if (word.empty() || word[0] == '=') {

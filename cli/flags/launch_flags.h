@@ -19,6 +19,12 @@ class FlagParser;
 
 enum class Device { kAuto, kCpu, kCuda };
 
+// Selects what a Python program gets from `import deepspeed`: the installed package, or
+// dsrun.compat.
+enum class Engine { kOwn, kNative };
+
+std::string_view EngineName(Engine engine);  // "own", "native"
+
 // Selects the exit statuses that dsrun uses for failures of its own; see exit_codes.h.
 enum class ExitCodes { kShell, kDistinct };
 
@@ -63,6 +69,7 @@ struct LaunchFlags {
   bool bind_cores_to_rank = false;
   std::string bind_core_list;
   std::string python = "python3";
+  Engine engine = Engine::kOwn;
   bool module = false;
   bool no_python = false;
   bool pass_local_rank = false;

@@ -36,6 +36,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("bind_cores_to_rank", flags.bind_cores_to_rank);
   visit("bind_core_list", flags.bind_core_list);
   visit("python", flags.python);
+  visit("engine", flags.engine);
   visit("module", flags.module);
   visit("no_python", flags.no_python);
   visit("pass_local_rank", flags.pass_local_rank);
@@ -61,6 +62,7 @@ Json Write(const T& value) {
   return value;
 }
 Json Write(const Device& device) { return DeviceName(device); }
+Json Write(const Engine& engine) { return EngineName(engine); }
 Json Write(const ExitCodes& codes) { return codes == ExitCodes::kDistinct ? "distinct" : "shell"; }
 Json Write(const SshTransport& transport) {
   return transport == SshTransport::kSshClient ? "ssh-client" : "libssh";
@@ -88,6 +90,9 @@ void Read(const Json& json, T* value) {
 }
 void Read(const Json& json, Device* device) {
   ReadOneOf(json, {Device::kCpu, Device::kCuda, Device::kAuto}, device);
+}
+void Read(const Json& json, Engine* engine) {
+  ReadOneOf(json, {Engine::kOwn, Engine::kNative}, engine);
 }
 void Read(const Json& json, ExitCodes* codes) {
   ReadOneOf(json, {ExitCodes::kDistinct, ExitCodes::kShell}, codes);

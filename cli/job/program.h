@@ -27,8 +27,12 @@ struct RankProgram {
 
 // Makes the user's program from `words`, the words after the launch flags. A Python program gets
 // its interpreter, a script is checked on every host, any other program stays unchanged. Requires
-// words.
+// words that CheckEngine accepts.
 RankProgram MakeUserProgram(const LaunchFlags& flags, const std::vector<std::string>& words);
+
+// Rejects --engine native for words that are no Python program: an executable, or one of dsrun's
+// own commands. Requires words.
+Status CheckEngine(const LaunchFlags& flags, const std::vector<std::string>& words);
 
 class Program {
  public:

@@ -268,6 +268,23 @@ TEST_F(RunCommandTest, NamesThePlaceOfAFlagBeforeItsCommand) {
   EXPECT_EQ(said_to({"--zzzzzzzzzzz", "5", "train"}), "dsrun: unknown flag --zzzzzzzzzzz\n");
 }
 
+TEST_F(RunCommandTest, TheNativeEngineIsOnlyForPythonPrograms) {
+  const std::string dsrun = DS_BIN_DIR "/dsrun";
+  const std::vector<std::vector<std::string>> refused = {
+      {"train"},         {"train", "--steps", "1"}, {"bench", "comm"},
+      {"plan", "train"}, {"plan", "/bin/true"},     {"run", "--", "/bin/true"}};
+  for (const std::vector<std::string>& words : refused) {
+    std::vector<std::string> command = {dsrun, "--engine", "native", "--run_dir", run().string()};
+    command.insert(command.end(), words.begin(), words.end());
+    const ProgramResult result = RunProgram(command, {.working_directory = folder_.path()});
+    EXPECT_EQ(result.status, 2) << words.back();
+    EXPECT_THAT(result.err, HasSubstr("dsrun: --engine native is for Python programs"));
+    EXPECT_FALSE(fs::exists(run())) << words.back();
+  }
+  EXPECT_THAT(RunProgram({dsrun, "--engine", "native", "report"}).err,
+              HasSubstr("--engine is not valid before 'report'"));
+}
+
 TEST_F(RunCommandTest, PythonScriptsGetTheirInterpreterAndLocalRank) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "train.py", "").ok());
   const ProgramResult result =

@@ -6,8 +6,10 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from trainers_test import ROOT, parse_options
@@ -22,9 +24,10 @@ module = torch.nn.Linear(3, 2)
 
 
 class CompatTest(unittest.TestCase):
-    def run_program(self, text, *arguments):
+    def run_program(self, text, *arguments, command=None, cwd=None):
         package = os.environ.get("PYTHONPATH", OPTIONS.bin.parent / "python")
-        result = subprocess.run([OPTIONS.python, *(arguments or ["-c", text])], capture_output=True, text=True,
+        result = subprocess.run(command or [OPTIONS.python, *(arguments or ["-c", text])], capture_output=True,
+                                cwd=cwd, text=True,
                                 env=dict(os.environ, PYTHONPATH=str(package), OMP_NUM_THREADS="1"), check=False)
         return result.stdout + result.stderr
 
@@ -157,6 +160,21 @@ print(own == train(**{"optimizer": {"type": "Lamb", "params": options}}), own !=
         output = self.run_program("", "-m", "dsrun.compat", "-m", "json.tool", "--help")
         self.assertIn("usage: ", output)
         self.assertIn("infile", output)
+
+    def test_the_launcher_runs_scripts_and_modules(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "train.py").write_text(
+                "import deepspeed, sys\n"
+                "deepspeed.init_distributed()\n"
+                "print(deepspeed.__version__, deepspeed.comm.get_world_size(), sys.argv[1:], __name__)\n")
+            for number, program in enumerate((["train.py"], ["--module", "train"])):
+                command = [OPTIONS.bin / "dsrun", "--engine", "native", "-n", "2", "--python", OPTIONS.python,
+                           "--pass_local_rank", "--run_dir", folder / f"run{number}", *program, "--lr", "1"]
+                output = self.run_program("", command=command, cwd=folder)
+                for rank in range(2):
+                    self.assertRegex(output, rf"{rank}@localhost: 0\.19\.8\+dsrun\.\S+ 2 "
+                                     rf"\['--local_rank={rank}', '--lr', '1'\] __main__")
 
     def test_an_engine_without_an_optimizer_evaluates(self):
         self.check(ENGINE + """

@@ -4,9 +4,9 @@
 
     dsrun.compat.install()  # before transformers, accelerate, trl and peft are imported
 
-or, without a change of the script::
+or, without a change of the script, whose ranks then run ``python -m dsrun.compat train.py``::
 
-    dsrun -m dsrun.compat train.py --its --arguments
+    dsrun --engine native train.py --its --arguments
 
 `install` registers modules named deepspeed in this process, of names that stand for dsrun's own
 objects: those that transformers, Accelerate, TRL, PEFT and common training loops import. A name

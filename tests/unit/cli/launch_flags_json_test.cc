@@ -29,6 +29,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .bind_cores_to_rank = true,
                           .bind_core_list = "0-1",
                           .python = "p",
+                          .engine = Engine::kNative,
                           .module = true,
                           .no_python = true,
                           .pass_local_rank = true,
@@ -66,7 +67,7 @@ TEST(LaunchFlagsJsonTest, NamesFlagsOfAnotherVersion) {
             "its launch flags have entries that this dsrun does not support: num_cpus, a");
   EXPECT_EQ(ReadLaunchFlags({{"num_gpus", "three"}}).status().message(),
             "the launch flag 'num_gpus' in it is damaged: its value is of another type");
-  for (const char* flag : {"device", "exit_codes", "launcher"}) {
+  for (const char* flag : {"device", "engine", "exit_codes", "launcher"}) {
     for (const nlohmann::ordered_json& value :
          {nlohmann::ordered_json("rocm"), nlohmann::ordered_json(nullptr)}) {
       const auto read = ReadLaunchFlags({{flag, value}});

@@ -21,6 +21,21 @@ TEST(UserProgramTest, OnlyPythonProgramsGetAnInterpreter) {
   EXPECT_THAT(MakeUserProgram({}, {}).argv, IsEmpty());
 }
 
+TEST(UserProgramTest, TheNativeEngineRunsPythonProgramsInDsrunCompat) {
+  const LaunchFlags native{.engine = Engine::kNative};
+  EXPECT_THAT(MakeUserProgram(native, {"d/train.py", "-x"}).argv,
+              ElementsAre("python3", "-u", "-m", "dsrun.compat", "d/train.py", "-x"));
+  EXPECT_EQ(MakeUserProgram(native, {"d/train.py"}).script, "d/train.py");
+  EXPECT_THAT(MakeUserProgram({.engine = Engine::kNative, .module = true}, {"pkg"}).argv,
+              ElementsAre("python3", "-u", "-m", "dsrun.compat", "-m", "pkg"));
+  EXPECT_TRUE(CheckEngine(native, {"train.py"}).ok());
+  EXPECT_TRUE(CheckEngine({.engine = Engine::kNative, .module = true}, {"pkg"}).ok());
+  EXPECT_TRUE(CheckEngine({}, {"./prog"}).ok());
+  EXPECT_EQ(CheckEngine(native, {"./prog", "x.py"}).message(),
+            "--engine native is for Python programs (*.py, or -m MODULE), and './prog' is none: "
+            "leave the flag out");
+}
+
 TEST(UserProgramTest, OnlyAScriptIsAFileThatMustBeThere) {
   EXPECT_EQ(MakeUserProgram({}, {"d/train.py", "x.py"}).script, "d/train.py");
   EXPECT_EQ(MakeUserProgram({}, {"./prog", "x.py"}).script, "");
@@ -35,6 +50,9 @@ TEST(UserProgramTest, TheLocalRankFollowsTheProgram) {
   EXPECT_EQ(MakeUserProgram({.pass_local_rank = true}, {"train.py"}).local_rank_position, 3);
   EXPECT_EQ(MakeUserProgram({.module = true, .pass_local_rank = true}, {"pkg"}).local_rank_position,
             4);
+  EXPECT_EQ(MakeUserProgram({.engine = Engine::kNative, .pass_local_rank = true}, {"train.py"})
+                .local_rank_position,
+            5);
 }
 
 }  // namespace
