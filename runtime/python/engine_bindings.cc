@@ -19,12 +19,15 @@
 #include "runtime/config/idle_keys.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/executor.h"
 #include "runtime/engine/gathered_parameters.h"
+#include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/engine/unit_list.h"
 #include "runtime/engine/unit_passes.h"
 #include "runtime/python/process.h"
 #include "runtime/python/python_errors.h"
+#include "runtime/python/python_stage.h"
 #include "runtime/python/step_reports.h"
 
 namespace ds::python {
@@ -33,8 +36,10 @@ namespace {
 namespace py = pybind11;
 using Released = py::call_guard<py::gil_scoped_release>;
 
-// name, tensor, class of its module, factor of the rate, factor of the decay
-using ParameterTuple = std::tuple<std::string, at::Tensor, std::string, double, double>;
+// name, tensor, class of its module, factor of the rate, factor of the decay, the pipeline stages
+// that hold it if several do
+using ParameterTuple =
+    std::tuple<std::string, at::Tensor, std::string, double, double, std::vector<int>>;
 using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>>;
 using BufferTuple = std::pair<std::string, at::Tensor>;
 using WriteValues = std::optional<engine::WriteFirstValues>;
@@ -52,8 +57,9 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
   }
   for (const auto& [name, parameters, also_reads] : units) {
     engine::UnitDescription unit{.name = name, .also_reads = also_reads};
-    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor] : parameters) {
-      unit.parameters.push_back({parameter, tensor, module_class});
+    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages] :
+         parameters) {
+      unit.parameters.push_back({parameter, tensor, module_class, stages});
     }
     list.units.push_back(std::move(unit));
   }
@@ -64,7 +70,8 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
 optim::ParameterGrouper MakeGrouper(const std::vector<UnitTuple>& units) {
   std::map<std::string, optim::ParameterGroup> groups;
   for (const auto& [name, parameters, also_reads] : units) {
-    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor] : parameters) {
+    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages] :
+         parameters) {
       groups[parameter] = {.lr_factor = lr_factor, .weight_decay_factor = decay_factor};
     }
   }
@@ -139,10 +146,23 @@ class BoundEngine {
     reports_.EndWait();
     passes().BeginForward({.samples = samples, .labels = labels});
   }
-  StepResult Step() {
-    StepResult result = ValueOrThrow(engine().step());
-    reports_.OnStep(engine(), result);
-    return result;
+  StepResult Step() { return Report(ValueOrThrow(engine().step())); }
+
+  // One full step of this rank's pipeline stage, or of the only one.
+  StepResult TrainBatch(const ReadBatch& read_batch, const RunStage& run_stage) {
+    reports_.EndWait();
+    PythonStage stage(passes(), run_stage);
+    return Report(
+        ValueOrThrow(engine::Executor(engine(), stage).RunStep(MakeBatchSource(read_batch))));
+  }
+
+  // Returns the mean of the last stage's losses over micro-batches and ranks.
+  double EvaluateBatch(const ReadBatch& read_batch, const RunStage& run_stage,
+                       std::int64_t micro_batches) {
+    PythonStage stage(passes(), run_stage);
+    return ValueOrThrow(
+               engine::Evaluate(engine(), stage, MakeBatchSource(read_batch), micro_batches))
+        .loss;
   }
 
   // `kind` is "param", "grad" or "state"; `state` is the state's name, else "". A gradient is
@@ -229,6 +249,11 @@ class BoundEngine {
   }
 
  private:
+  StepResult Report(StepResult result) {
+    reports_.OnStep(engine(), result);
+    return result;
+  }
+
   std::unique_ptr<Engine> engine_;
   std::optional<UnitPasses> passes_;
   std::optional<DeepSpeedApi> api_;
@@ -265,6 +290,8 @@ void BindPasses(PyEngine& bound) {
       },
       Released());
   bound.def("step", &BoundEngine::Step, Released());
+  bound.def("train_batch", &BoundEngine::TrainBatch, Released());
+  bound.def("evaluate_batch", &BoundEngine::EvaluateBatch, Released());
 }
 
 void BindAccess(PyEngine& bound) {

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +27,15 @@ namespace {
 namespace py = pybind11;
 using Released = py::call_guard<py::gil_scoped_release>;
 
+// Returns the group of these ranks of the job, ascending and with this one; of all if empty.
+comm::Communicator& FindRanks(const std::vector<int>& ranks) {
+  comm::Communicator& world = Process::Get().world();
+  if (ranks.empty() || static_cast<int>(ranks.size()) == world.size()) return world;
+  std::string name = "ranks";
+  for (const int rank : ranks) name += " " + std::to_string(rank);
+  return world.Group(name, ranks);
+}
+
 void BindProcess(py::module_& module) {
   module.def(
       "join",
@@ -44,14 +54,24 @@ void BindProcess(py::module_& module) {
       "barrier", [] { comm::GatherNumber(0, Process::Get().world()); }, Released());
   module.def(
       "broadcast",
-      [](const at::Tensor& tensor, int source, const std::string& name) {
-        Process::Get().world().Broadcast(tensor, source, name);
+      [](const at::Tensor& tensor, int source, const std::string& name,
+         const std::vector<int>& ranks) {
+        const auto found = std::find(ranks.begin(), ranks.end(), source) - ranks.begin();
+        const int root = ranks.empty() ? source : static_cast<int>(found);
+        FindRanks(ranks).Broadcast(tensor, root, name);
       },
-      py::arg("tensor"), py::arg("source"), py::arg("name") = "comm.broadcast", Released());
+      py::arg("tensor"), py::arg("source"), py::arg("name") = "comm.broadcast",
+      py::arg("ranks") = std::vector<int>(), Released());
   module.def(
       "all_gather",
       [](const at::Tensor& output, const at::Tensor& input, const std::string& name) {
         Process::Get().world().AllGather(output, input, name);
+      },
+      Released());
+  module.def(
+      "add_up",
+      [](const at::Tensor& tensor, const std::vector<int>& ranks) {
+        FindRanks(ranks).AllReduce(tensor, comm::ReduceOp::kSum, "comm.add_up");
       },
       Released());
   // Raises the error of the first rank that has one ("": none), on every rank.

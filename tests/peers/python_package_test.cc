@@ -57,6 +57,13 @@ TEST_F(PythonPackageTest, BuildsModelsInShards) {
   EXPECT_THAT(result.out, HasSubstr("all checks passed"));
 }
 
+TEST_F(PythonPackageTest, StagesOfAPipelineTrainAsPyTorchDoes) {
+  const ProgramResult result =
+      RunOnTwoRanks({DS_SOURCE_DIR "/tests/python/check_pipeline.py", Path("checkpoints")});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all checks passed"));
+}
+
 // Removes the lines of progress that dsrun writes itself.
 std::string WithoutProgress(const std::string& output) {
   std::istringstream lines(output);

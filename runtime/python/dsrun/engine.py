@@ -171,7 +171,10 @@ class Engine(nn.Module):
         """
         self._check_trains("step")
         self.optimizer.push_rate()
-        result = self.native.step()
+        self._take_result(self.native.step(), lr_kwargs)
+
+    def _take_result(self, result, lr_kwargs=None) -> None:
+        """Ends a step, or a micro-batch of one, for the script's optimizer and scheduler."""
         self.__dict__["step_result"] = result
         if not result.boundary:
             return
@@ -226,6 +229,10 @@ class Engine(nn.Module):
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None:
         self.native.set_boundary(is_boundary)
+
+    def make_loader(self, training_data, collate_fn=None):
+        """Returns a loader of this rank's micro-batches."""
+        return _make_loader(training_data, self, collate_fn)
 
     def no_sync(self):
         """Backward passes within communicate no gradients (stages 0 and 1)."""
@@ -447,7 +454,7 @@ def _move(module: nn.Module, device: torch.device) -> None:
 
 def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:
     return [(name, parameter, unit.classes[name], groups.lr_factor.get(id(parameter), 1.0),
-             groups.decay_factor.get(id(parameter), 1.0))
+             groups.decay_factor.get(id(parameter), 1.0), getattr(parameter, "_dsrun_stages", []))
             for name, parameter in unit.parameters.items()]
 
 
@@ -467,6 +474,13 @@ def _make_loader(training_data, engine: Engine, collate_fn):
                       sampler=sampler, collate_fn=collate_fn)
 
 
+def _engine_class(model: nn.Module) -> type[Engine]:
+    from .pipe import PipelineModule
+    from .pipe_engine import PipelineEngine  # which imports this module
+
+    return PipelineEngine if isinstance(model, PipelineModule) else Engine
+
+
 def initialize(args=None, model=None, optimizer=None, model_parameters=None, training_data=None,
                lr_scheduler=None, distributed_port=29500, mpu=None, dist_init_required=None,
                collate_fn=None, config=None, mesh_param=None, config_params=None):
@@ -475,6 +489,7 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     Args:
         model: a torch.nn.Module, built within zero.Init or with its values on every rank; rank 0's
             are trained. It is cast to the training dtype of the config, except for its buffers.
+            A PipelineModule gets a PipelineEngine.
         optimizer: None (ds_config names one, or the engine only evaluates), an optimizer of
             torch.optim that has a counterpart in the engine, or a function of the parameters that
             returns such a one.
@@ -504,8 +519,8 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
         groups = optimizers.from_torch(optimizer)
     elif model_parameters is not None and "optimizer" in read:
         groups = optimizers.from_parameters(model_parameters, read["optimizer"])
-    engine = Engine(model, read, groups, lr_scheduler)
+    engine = _engine_class(model)(model, read, groups, lr_scheduler)
     loader = None
     if training_data is not None:
-        loader = _make_loader(training_data, engine, collate_fn)
+        loader = engine.make_loader(training_data, collate_fn)
     return engine, engine.optimizer, loader, engine.lr_scheduler

@@ -1,0 +1,312 @@
+"""The engine of a PipelineModule: a full step, or a full evaluation, at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from . import _native, checkpointing, comm
+from .dataloader import RepeatingLoader
+from .engine import Engine
+from .pipe import PipelineError, PipelineModule, PipelineParallelGrid
+
+_ALONE = "tensor"  # the name of an output that is no tuple
+
+
+def _name_tensors(outputs) -> dict[str, torch.Tensor]:
+    """Returns the output of a stage as the engine sends it: tensors by name, in order."""
+    if isinstance(outputs, torch.Tensor):
+        return {_ALONE: outputs}
+    if isinstance(outputs, (tuple, list)) and outputs and \
+            all(isinstance(one, torch.Tensor) for one in outputs):
+        return {f"{index:06d}": one for index, one in enumerate(outputs)}
+    raise TypeError("the last layer of a stage returns a tensor or a tuple of tensors for the next "
+                    f"stage, not {outputs!r:.200}")
+
+
+def _take_received(received: dict[str, torch.Tensor]):
+    """Returns the input of a stage. A layer may change it in place: its gradients are kept."""
+    tensors = [one.clone() if one.requires_grad else one
+               for _, one in sorted(received.items())]
+    return tensors[0] if _ALONE in received else tuple(tensors)
+
+
+def _copy_inputs(inputs, dtype: torch.dtype | None, needs_grad: bool):
+    def copy(tensor):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError("a micro-batch is (inputs, labels), and inputs are a tensor or a tuple "
+                            f"of tensors, not {tensor!r:.200}")
+        if not tensor.is_floating_point():
+            return tensor.clone()
+        copied = tensor.detach().to(dtype or tensor.dtype, copy=True)
+        return copied.requires_grad_(needs_grad)
+
+    return tuple(map(copy, inputs)) if isinstance(inputs, (tuple, list)) else copy(inputs)
+
+
+def _count_samples(inputs) -> int:
+    for one in inputs if isinstance(inputs, (tuple, list)) else [inputs]:
+        if isinstance(one, torch.Tensor) and one.dim() > 0:
+            return one.shape[0]
+    return 0
+
+
+class PipelineEngine(Engine):
+    """Trains a PipelineModule by train_batch; forward, backward and step raise PipelineError.
+
+    A step has gradient_accumulation_steps() micro-batches (inputs, labels). The first and the last
+    stage read them from their iterators, which give the same ones, in the schedule 1F1B.
+    """
+
+    def __init__(self, module: PipelineModule, config: dict, groups, lr_scheduler=None,
+                 seed: int = 1234):
+        if int(config.get("zero_optimization", {}).get("stage", 0)) > 1:
+            raise ValueError("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism")
+        if config.get("torch_autocast", {}).get("enabled"):
+            raise NotImplementedError("torch_autocast with a PipelineModule: use bf16 or fp16")
+        interval = config.get("pipeline", {}).get("activation_checkpoint_interval", 0)
+        if interval > 0:
+            module.set_checkpoint_interval(interval)
+        super().__init__(module, {**config, "pipeline": {"stages": module.num_stages}}, groups,
+                         lr_scheduler, seed)
+        self.__dict__.update(
+            data_iterator=None, training_dataloader=None, batch_fn=None, outputs=None,
+            agg_train_loss=None, _batch=None, _first=None, _begun=0, _failed=False)
+
+    @property
+    def grid(self) -> PipelineParallelGrid:
+        return self.module.mpu()
+
+    mpu = grid
+
+    @property
+    def num_stages(self) -> int:
+        return self.grid.pipe_parallel_size
+
+    @property
+    def stage_id(self) -> int:
+        return self.grid.stage_id
+
+    @property
+    def dp_world_size(self) -> int:
+        return self.grid.data_parallel_size
+
+    @property
+    def micro_batch_size(self) -> int:
+        return self.train_micro_batch_size_per_gpu()
+
+    @property
+    def micro_batches(self) -> int:
+        return self.gradient_accumulation_steps()
+
+    def is_first_stage(self) -> bool:
+        return self.stage_id == 0
+
+    def is_last_stage(self) -> bool:
+        return self.stage_id == self.num_stages - 1
+
+    def get_pipeline_parallel_rank(self) -> int:
+        return self.stage_id
+
+    def forward(self, *args: Any, **kwargs: Any):
+        raise PipelineError("Only train_batch() is accessible in pipeline mode.")
+
+    def backward(self, *args: Any, **kwargs: Any):
+        raise PipelineError("Only train_batch() is accessible in pipeline mode.")
+
+    def step(self, *args: Any, **kwargs: Any):
+        raise PipelineError("Only train_batch() is accessible in pipeline mode.")
+
+    def set_dataloader(self, loader: Iterable) -> None:
+        """Reads the micro-batches of later train_batch calls from the loader."""
+        if self.is_first_stage() or self.is_last_stage():
+            self.training_dataloader = loader
+            self.data_iterator = iter(loader)
+
+    def set_dataiterator(self, iterator: Iterator | None) -> None:
+        """Reads the micro-batches of later train_batch calls from the iterator."""
+        if self.is_first_stage() or self.is_last_stage():
+            self.training_dataloader = None
+            self.data_iterator = iterator
+
+    def set_batch_fn(self, fn: Callable) -> None:
+        """Makes (inputs, labels) of what iterators give."""
+        self.batch_fn = fn
+
+    def make_loader(self, training_data, collate_fn):
+        from torch.utils.data import DataLoader
+        from torch.utils.data.distributed import DistributedSampler
+
+        sampler = DistributedSampler(training_data, self.dp_world_size,
+                                     self.grid.data_parallel_id, shuffle=False)
+        loader = RepeatingLoader(DataLoader(
+            training_data, batch_size=self.micro_batch_size, sampler=sampler,
+            collate_fn=collate_fn))
+        self.set_dataloader(loader)
+        return loader
+
+    def reset_activation_shape(self) -> None:
+        """Does nothing: stages describe the tensors that they send."""
+
+    def get_additional_losses(self) -> None:
+        return None
+
+    def train_batch(self, data_iter: Iterator | None = None) -> torch.Tensor:
+        """Trains one step and returns the mean loss of its micro-batches, on every rank.
+
+        Takes gradient_accumulation_steps() micro-batches of `data_iter`, or of the training data
+        given to `initialize`.
+        """
+        if not torch.is_grad_enabled():
+            raise RuntimeError("train_batch() requires gradients enabled. Use eval_batch() "
+                               "instead.")
+        self._check_trains("train_batch")
+        if data_iter is not None:
+            self.set_dataiterator(data_iter)
+        self.module.train()
+        self.optimizer.push_rate()
+        result = self._run_step(
+            lambda: self.native.train_batch(self._read_batch, self._train_stage))
+        self._take_result(result)
+        self.agg_train_loss = torch.tensor(result.loss)
+        return self.agg_train_loss
+
+    def _run_step(self, run: Callable):
+        """Returns run(), unless an earlier step has ended in its middle: it is half done."""
+        if self._failed:
+            raise RuntimeError("an exception has ended an earlier step within its micro-batches: "
+                               "start the ranks again, and load a checkpoint")
+        self._begun = 0
+        self._first = self._fetch_first()
+        try:
+            return run()
+        except BaseException:
+            self._failed = self._begun > 0
+            raise
+
+    def _read_batch(self) -> int:
+        """Reads a micro-batch and returns its number of samples."""
+        first, self._first = self._first, None
+        self._batch = self._fetch() if self._begun > 0 else first
+        self._begun += 1
+        return self.micro_batch_size if self._batch is None else _count_samples(self._batch[0])
+
+    def _fetch(self):
+        """Returns the next micro-batch, as the iterator has it; None on a stage between others."""
+        if not (self.is_first_stage() or self.is_last_stage()):
+            return None
+        if self.data_iterator is None:
+            raise RuntimeError("there are no data: give train_batch() an iterator, or initialize() "
+                               "training_data")
+        batch = next(self.data_iterator)
+        return batch if self.batch_fn is None else self.batch_fn(batch)
+
+    def _fetch_first(self):
+        """_fetch before any stage waits for another one: data may have ended.
+
+        Stages between others, which read none, raise StopIteration with them.
+        """
+        if self.num_stages <= 2:
+            return self._fetch()
+        batch, has_ended = None, torch.zeros(1)
+        try:
+            batch = self._fetch()
+        except StopIteration:
+            has_ended += 1
+        _native.add_up(has_ended, self.grid.pp_group)
+        if has_ended > 0:
+            raise StopIteration
+        return batch
+
+    def _run_layers(self, received: dict[str, torch.Tensor]):
+        if not self.is_first_stage():
+            return self.module(_take_received(received))
+        fp16 = self.config.get("fp16", {})
+        dtype = torch.float16 if fp16.get("enabled") and fp16.get("auto_cast") else None
+        # Functions of the script may be PyTorch's reentrant one, which needs inputs with gradients.
+        needs_grad = (self.module.activation_checkpoint_interval > 0 and torch.is_grad_enabled()
+                      and self.module.activation_checkpoint_func is not checkpointing.checkpoint)
+        return self.module(_copy_inputs(self._batch[0], dtype, needs_grad))
+
+    def _find_loss(self, outputs):
+        labels = self._batch[1]
+        if isinstance(labels, list):
+            labels = tuple(labels)
+        if self.module.get_additional_losses() is not None:
+            raise NotImplementedError("get_additional_losses(): the engine reports one loss")
+        return outputs if self.module.loss_fn is None else self.module.loss_fn(outputs, labels)
+
+    def _train_stage(self, received: dict[str, torch.Tensor]):
+        outputs = self._run_layers(received)
+        if not self.is_last_stage():
+            return _name_tensors(outputs), None
+        loss = self._find_loss(outputs)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise ValueError("the loss is no scalar: the last layer has to return it, if there is "
+                             "no loss_fn")
+        return {}, loss
+
+    def eval_batch(self, data_iter: Iterator, return_logits: bool = False,
+                   compute_loss: bool = True, reduce_output: str | None = "avg",
+                   bcast_loss: bool = True, num_micro_batches: int | None = None):
+        """Evaluates micro-batches and returns the mean of their losses.
+
+        Every rank gets it, but with bcast_loss=False those of the last stage only. Without a loss
+        (compute_loss=False) the last stage gets the mean of the outputs. reduce_output=None gives
+        the list of them in place of a mean. With return_logits the result is (it, the outputs of
+        the last micro-batch).
+        """
+        if reduce_output not in (None, "avg"):
+            raise NotImplementedError(f"reduction type {reduce_output} not supported.")
+        self.module.eval()
+        results: list = []
+
+        def run(received):
+            outputs = self._run_layers(received)
+            if not self.is_last_stage():
+                return _name_tensors(outputs), None
+            if return_logits:
+                self.outputs = outputs
+            results.append(self._find_loss(outputs) if compute_loss else outputs)
+            return {}, results[-1] if _is_scalar(results[-1]) else torch.zeros(())
+
+        training = self.training_dataloader, self.data_iterator
+        self.set_dataiterator(data_iter)
+        with torch.no_grad():
+            mean = self._run_step(lambda: self.native.evaluate_batch(
+                self._read_batch, run, num_micro_batches or self.micro_batches))
+        self.training_dataloader, self.data_iterator = training
+        are_scalars = all(map(_is_scalar, results))
+        if compute_loss and bcast_loss and not are_scalars:
+            raise ValueError("the loss is no scalar: eval_batch(compute_loss=False) returns the "
+                             "outputs")
+        output = torch.tensor(mean) if compute_loss and bcast_loss else None
+        if self.is_last_stage():
+            if reduce_output is None:
+                output = results
+            else:
+                output = torch.tensor(mean) if are_scalars else self._average(results)
+        logits, self.outputs = self.outputs, None
+        return (output, logits) if return_logits else output
+
+    def _average(self, results: list):
+        """Returns the mean over micro-batches and the ranks of this stage. Collective of them."""
+        if not isinstance(results[0], torch.Tensor):
+            return [self._average(list(one)) for one in zip(*results)]
+        mean = torch.stack([one.detach() for one in results]).sum(0) / len(results)
+        if self.dp_world_size > 1:
+            mean = mean.contiguous()
+            _native.add_up(mean, self.grid.dp_group)
+            mean /= self.dp_world_size
+        return mean
+
+    def _full_state_dict(self) -> dict | None:
+        """The state of all stages, on rank 0; None elsewhere. Collective."""
+        values = self.native.export_parameters()
+        return values if comm.get_rank() == 0 else None
+
+
+def _is_scalar(value) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() == 1

@@ -1,0 +1,242 @@
+"""Checks of PipelineModule: losses against PyTorch, tied layers, tuples, evaluation, checkpoints.
+
+    dsrun --num_gpus 2 check_pipeline.py FOLDER
+
+FOLDER is an empty folder that all ranks share. On 4 ranks each of the two stages has two copies. Ends with
+status 1 after a failed check, and prints "all checks passed" otherwise.
+"""
+
+import os
+import sys
+
+import torch
+from check_engine import check, raises
+from torch import nn
+from torch.nn import functional
+
+import dsrun
+from dsrun.dataloader import RepeatingLoader
+from dsrun.pipe import LayerSpec, PipelineError, PipelineModule, TiedLayerSpec
+from dsrun.pipe_topology import PipeDataParallelTopology, ProcessTopology
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+VOCABULARY, WIDTH, GAS, STEPS = 13, 8, 4, 4
+ADAMW = {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.01}}
+
+
+class Embed(nn.Module):
+    """Takes tokens, and returns (hidden, mask, twice): tensors with and without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(VOCABULARY, WIDTH) * 0.3)
+
+    def forward(self, tokens):
+        hidden = functional.embedding(tokens, self.weight)
+        return hidden, tokens > 2, hidden * 2
+
+
+class Mix(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lift, self.drop = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
+
+    def forward(self, inputs):
+        hidden, mask, twice = inputs
+        hidden = hidden + 0.5 * twice
+        mixed = self.drop(torch.tanh(self.lift(hidden))) * mask.unsqueeze(-1)
+        return hidden + mixed, mask, twice
+
+
+def project(embed, inputs):
+    return inputs[0] @ embed.weight.t()
+
+
+def loss_of(logits, labels):
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def make_layers():
+    return [TiedLayerSpec("embed", Embed), LayerSpec(Mix), LayerSpec(Mix), LayerSpec(Mix),
+            TiedLayerSpec("embed", Embed, forward_fn=project)]
+
+
+def make_batch(copy, number):
+    generator = torch.Generator().manual_seed(100 * number + copy)
+    tokens = torch.randint(0, VOCABULARY, (2, 6), generator=generator)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def batches(copy, first=0):
+    number = first
+    while True:
+        yield make_batch(copy, number)
+        number += 1
+
+
+def train_alone(copies):
+    """The losses of PyTorch's training of the same model, and of its evaluation at the end."""
+    modules = []
+    for index, spec in enumerate(make_layers()[:-1]):
+        torch.manual_seed(1234 + index)
+        modules.append(spec.build())
+    parameters = [p for module in modules for p in module.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.01)
+
+    def loss_at(step):
+        losses = []
+        for number in range(step * GAS, step * GAS + GAS):
+            for copy in range(copies):
+                value, labels = make_batch(copy, number)
+                for module in modules:
+                    value = module(value)
+                losses.append(loss_of(project(modules[0], value), labels))
+        return torch.stack(losses).mean()
+
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_at(step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with torch.no_grad():
+        return losses, loss_at(0).item()
+
+
+def make_engine(stages, zero=0, optimizer=ADAMW, layers=None, **options):
+    options = {"loss_fn": loss_of, "seed_layers": True, **options}
+    module = PipelineModule(layers or make_layers(), num_stages=stages, **options)
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": GAS,
+              "gradient_clipping": 0.0, "zero_optimization": {"stage": zero}}
+    if optimizer is not None:
+        config["optimizer"] = optimizer
+    engine, *_ = dsrun.initialize(model=module, config=config)
+    return engine
+
+
+def train(engine, steps=STEPS, first=0):
+    data = batches(engine.grid.get_data_parallel_rank(), first * GAS)
+    return [engine.train_batch(data).item() for _ in range(steps)]
+
+
+def evaluate(engine, **options):
+    return engine.eval_batch(batches(engine.grid.get_data_parallel_rank()), **options)
+
+
+def is_near(found, expected):
+    return all(abs(a - b) < 1e-6 * max(1.0, abs(b)) for a, b in zip(found, expected, strict=True))
+
+
+def losses_equal_pytorch():
+    for stages in sorted({1, 2, WORLD}):
+        expected, evaluated = train_alone(WORLD // stages)
+        for options in ({}, {"zero": 1}, {"activation_checkpoint_interval": 2},
+                        {"partition_method": "uniform"}, {"partition_method": "type:mix"}):
+            engine = make_engine(stages, **options)
+            found = train(engine)
+            check(is_near(found, expected), f"{stages} stages, {options}: {found}, {expected}")
+            check(engine.global_steps == STEPS, "another number of steps")
+            check(engine.global_samples == 2 * GAS * STEPS * (WORLD // stages), "other samples")
+            found = evaluate(engine).item()
+            check(is_near([found], [evaluated]), f"evaluated {found}, not {evaluated}")
+            engine.destroy()
+
+
+def evaluations_have_outputs():
+    engine = make_engine(2)
+    loss, logits = evaluate(engine, return_logits=True)
+    check((logits is not None) == engine.is_last_stage(), "logits are the last stage's")
+    only = evaluate(engine, bcast_loss=False)
+    check((only is None) != engine.is_last_stage(), "bcast_loss=False")
+    mean = evaluate(engine, compute_loss=False)
+    every = evaluate(engine, compute_loss=False, reduce_output=None, num_micro_batches=2)
+    if engine.is_last_stage():
+        check(only.item() == loss.item(), "another loss")
+        check(len(every) == 2 and every[0].shape == mean.shape == (2, 5, VOCABULARY), "outputs")
+    check(train(engine) == train(make_engine(2)), "an evaluation changes the training")
+
+
+def checkpoints_continue_on_other_stages(folder):
+    whole = make_engine(2, zero=1)
+    train(whole, 2)
+    whole.save_checkpoint(folder, client_state={"epoch": 2})
+    expected = train(whole, 2, first=2)
+    again = make_engine(2)
+    path, client = again.load_checkpoint(folder)
+    check(client == {"epoch": 2} and again.global_steps == 2, f"{path}, {client}")
+    check(is_near(train(again, 2, first=2), expected), "continues otherwise")
+    state = again._zero3_consolidated_16bit_state_dict()
+    if RANK == 0:
+        check(set(state) == {"tied_modules.embed.weight"} | {
+            f"{layer}.{name}" for layer in (1, 2, 3)
+            for name in ("lift.weight", "lift.bias", "drop.weight", "drop.bias")}, f"{set(state)}")
+    alone = make_engine(1)
+    alone.load_checkpoint(folder)
+    evaluated = evaluate(alone, num_micro_batches=3), evaluate(whole, num_micro_batches=3)
+    check(alone.global_steps == 2 and all(loss.isfinite() for loss in evaluated), "one stage")
+
+
+def data_and_rates_come_from_initialize():
+    dataset = [(torch.full((4,), float(i)), torch.full((1,), float(i % 3))) for i in range(7)]
+    layers = [LayerSpec(nn.Linear, 4, 4), torch.relu, LayerSpec(nn.Linear, 4, 1)]
+    module = PipelineModule(layers, topology=PipeDataParallelTopology(2, WORLD // 2),
+                            loss_fn=nn.MSELoss(), seed_layers=True)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    engine, _, loader, scheduler = dsrun.initialize(
+        model=module, optimizer=optimizer, training_data=dataset,
+        lr_scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+        config={"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})
+    check(isinstance(loader, RepeatingLoader), "no loader")
+    losses = [engine.train_batch().item() for _ in range(3)]
+    check(losses[0] != losses[1] and engine.get_lr() == [0.0125], f"{losses}, {engine.get_lr()}")
+    raises(StopIteration, "", lambda: engine.train_batch(iter([])))
+    engine.train_batch(iter([(torch.ones(2, 4), torch.ones(2, 1))] * 3))
+    check(scheduler.last_epoch == 4, "the schedule has another position")
+
+
+def a_step_that_fails_in_its_middle_is_the_last():
+    engine = make_engine(1)
+    train(engine, 1)
+    data = [make_batch(0, 0)] * (GAS + 1)
+    engine.train_batch(iter(data[:GAS]))
+    raises(StopIteration, "", lambda: engine.train_batch(iter(data[GAS:])))
+    raises(RuntimeError, "within its micro-batches", lambda: train(engine, 1))
+
+
+def others_are_refused():
+    engine = make_engine(2)
+    for call in (engine, engine.forward, engine.backward, engine.step):
+        raises(PipelineError, "Only train_batch() is accessible", lambda call=call: call(None))
+    with torch.no_grad():
+        raises(RuntimeError, "requires gradients", lambda: train(engine, 1))
+    for zero in (2, 3):
+        raises(ValueError, "ZeRO-2 and ZeRO-3 are incompatible", lambda: make_engine(2, zero=zero))
+    raises(RuntimeError, "must divide", lambda: PipelineModule([], num_stages=WORLD + 1))
+    raises(RuntimeError, "num_stages or topology", lambda: PipelineModule([]))
+    if WORLD == 4:
+        topology = ProcessTopology(["data", "pipe"], [2, 2])
+        raises(NotImplementedError, "neighbours",
+               lambda: PipelineModule(make_layers(), topology=topology))
+    shared = nn.Linear(2, 2)
+    raises(ValueError, "use TiedLayerSpec", lambda: PipelineModule(
+        [shared, shared], num_stages=2, partition_method="uniform"))
+    raises(NotImplementedError, "does not tie its parameter bias", lambda: PipelineModule(
+        [TiedLayerSpec("a", nn.Linear, 2, 2), TiedLayerSpec("a", nn.Linear, 2, 2)], num_stages=2))
+    raises(RuntimeError, "has no optimizer", lambda: train(make_engine(2, optimizer=None), 1))
+    check(evaluate(make_engine(2, optimizer=None)).isfinite(), "no evaluation")
+
+
+def main():
+    torch.set_num_threads(1)
+    for one in (losses_equal_pytorch, evaluations_have_outputs,
+                lambda: checkpoints_continue_on_other_stages(sys.argv[1]),
+                data_and_rates_come_from_initialize, a_step_that_fails_in_its_middle_is_the_last,
+                others_are_refused):
+        one()
+    print("all checks passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
