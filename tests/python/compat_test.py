@@ -199,6 +199,22 @@ second.step()
 print([round(x, 5) for x in (before - module.bias).tolist()])
 """, "[2.0, 2.0]")
 
+    def test_a_pipeline_has_its_engine(self):
+        self.check(ENGINE + """
+from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
+from deepspeed.runtime.pipe.engine import PipelineEngine
+from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
+from deepspeed.utils import RepeatingLoader
+config["optimizer"] = {"type": "SGD", "params": {"lr": 0.1}}
+topology = PipeModelDataParallelTopology(num_pp=1, num_mp=1, num_dp=1)
+layers = [LayerSpec(torch.nn.Linear, 3, 2), TiedLayerSpec("key", torch.nn.Linear, 2, 2)]
+model = PipelineModule(layers, topology=topology, loss_fn=torch.nn.functional.mse_loss)
+engine, *_ = deepspeed.initialize(model=model, config=config)
+loss = engine.train_batch(RepeatingLoader([(torch.ones(2, 3), torch.ones(2, 2))]))
+print(isinstance(engine, PipelineEngine), isinstance(engine, deepspeed.DeepSpeedEngine), loss.shape,
+      [name for name, _ in model.named_parameters()][:2])
+""", "True True torch.Size([]) ['tied_modules.key.weight', 'tied_modules.key.bias']")
+
     def test_the_rate_that_set_lr_sets_stays(self):
         self.check(ENGINE + """
 optimizer = torch.optim.SGD(module.parameters(), lr=1.0)

@@ -1,4 +1,4 @@
-"""The runs of Hugging Face's trainers whose logs are compared with DeepSpeed's: script, ZeRO stage, options."""
+"""The runs whose logs are compared with DeepSpeed's, most of Hugging Face's trainers: script, ZeRO stage, options."""
 
 import json
 import pathlib
@@ -14,12 +14,14 @@ CASES = [
         "trl_dpo": ["", "precompute"],
         "trl_grpo": [""],
     }.items() for options in variants for stage in (2, 3)
-] + ["trl_grpo 3 ref"]
+] + ["trl_grpo 3 ref", "alexnet_pipeline 1", "alexnet_pipeline 2"]  # numbers of a pipeline's stages
 
 
 def needs(case):
     """The packages that a case imports, by distribution."""
     script, _, *options = case.split()
+    if script == "alexnet_pipeline":
+        return ["torch"]
     packages = ["accelerate", "transformers"]
     if script.startswith("trl_"):
         packages += ["datasets", "trl"]

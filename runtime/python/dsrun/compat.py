@@ -27,8 +27,9 @@ import types
 
 import torch
 
-from . import (_native, arguments, checkpoint_files, checkpointing, comm, elasticity, engine,
-               groups, lr_schedules, moe, ops, parts, utils, zero)
+from . import (_native, arguments, checkpoint_files, checkpointing, comm, dataloader, elasticity,
+               engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine, pipe_topology,
+               utils, zero)
 
 VERSION = f"0.19.8+dsrun.{_native.version}"  # that of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
@@ -81,12 +82,18 @@ def _contents() -> dict[str, dict]:
     accelerator = parts.Accelerator()
     get_accelerator = {"get_accelerator": lambda: accelerator}
     engine_names = {"DeepSpeedEngine": engine.Engine}
+    loaders = {"RepeatingLoader": dataloader.RepeatingLoader}
+    pipe_engine_names = {"PipelineEngine": pipe_engine.PipelineEngine,
+                         "PipelineError": pipe.PipelineError}
+    pipe_names = {name: getattr(pipe, name)
+                  for name in ("PipelineModule", "LayerSpec", "TiedLayerSpec")}
     return {
         "deepspeed": {
             "__version__": VERSION, "version": VERSION, "initialize": initialize,
             "init_distributed": init_distributed, "log_dist": log_dist,
             "add_config_arguments": arguments.add_config_arguments,
             "tp_model_init": parts.tp_model_init,
+            "PipelineEngine": pipe_engine.PipelineEngine, "PipelineModule": pipe.PipelineModule,
             **engine_names, **get_accelerator},
         "deepspeed.accelerator": get_accelerator,
         "deepspeed.checkpoint": {},
@@ -101,11 +108,21 @@ def _contents() -> dict[str, dict]:
         "deepspeed.ops": {},
         **{f"deepspeed.ops.{part}": _names_of(ops)
            for part in ("adagrad", "adam", "lamb", "lion")},
+        "deepspeed.pipe": pipe_names,
         "deepspeed.runtime": {},
         "deepspeed.runtime.activation_checkpointing": {},
         "deepspeed.runtime.activation_checkpointing.checkpointing": _names_of(checkpointing),
+        "deepspeed.runtime.dataloader": loaders,
         "deepspeed.runtime.engine": engine_names,
         "deepspeed.runtime.lr_schedules": _names_of(lr_schedules),
+        "deepspeed.runtime.pipe": {
+            **pipe_names, "ProcessTopology": pipe_topology.ProcessTopology},
+        "deepspeed.runtime.pipe.engine": pipe_engine_names,
+        "deepspeed.runtime.pipe.module": {**pipe_names, "PipelineError": pipe.PipelineError},
+        "deepspeed.runtime.pipe.topology": {
+            name: getattr(pipe_topology, name)
+            for name in ("ProcessTopology", "PipeDataParallelTopology",
+                         "PipeModelDataParallelTopology", "PipelineParallelGrid")},
         "deepspeed.runtime.sequence_parallel": {},
         "deepspeed.runtime.sequence_parallel.ulysses_sp": {
             "UlyssesSPAttentionHF": parts.UlyssesSPAttentionHF,
@@ -119,7 +136,7 @@ def _contents() -> dict[str, dict]:
             **_names_of(zero),
             # transformers replaces the function while zero.Init is active: Init needs none.
             "zero_wrapper_for_fp_tensor_constructor": None},
-        "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist},
+        "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist, **loaders},
         "deepspeed.utils.groups": {
             name: value for name, value in vars(groups).items() if not name.startswith("__")},
         "deepspeed.utils.zero_to_fp32": _names_of(checkpoint_files),
