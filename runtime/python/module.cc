@@ -52,6 +52,9 @@ void BindProcess(py::module_& module) {
   module.def("local_rank", [] { return Process::Get().identity().local_rank; });
   module.def(
       "barrier", [] { comm::GatherNumber(0, Process::Get().world()); }, Released());
+}
+
+void BindCollectives(py::module_& module) {
   module.def(
       "broadcast",
       [](const at::Tensor& tensor, int source, const std::string& name,
@@ -112,6 +115,7 @@ PYBIND11_MODULE(_native, module) {
   RegisterErrors(module);
   BindFunctions(module);
   BindProcess(module);
+  BindCollectives(module);
   BindEngine(module);
 }
 
