@@ -1,6 +1,7 @@
 """The runs whose losses are compared with DeepSpeed's, and their configs.
 
-A case is "MODEL STAGE DTYPE [VARIANT]" with a model of models.py. Variants: accumulated (two
+A case is "MODEL STAGE DTYPE [VARIANT]" with a model of models.py; the dtype autocast is fp32 with
+torch_autocast in bf16. Variants: accumulated (two
 micro-batches a step), clipped, offload_cpu and offload_nvme (the optimizer's state, at stage 3 also the
 parameters), resume_1 and resume_4 (ten steps on two ranks, then ten on so many, which get the same
 samples); of DeepSpeed alone torch_adam (PyTorch's AdamW in place of its own).
@@ -23,6 +24,7 @@ def _list_cases():
     plain = [f"{model} {stage} fp32" for model in MODELS for stage in STAGES]
     # PyTorch's BatchNorm on the CPU takes no bf16 weights with fp32 buffers, which keep their dtype.
     plain += [f"{model} {stage} bf16" for model in MODELS if model != "branches" for stage in STAGES]
+    plain += [f"llama {stage} autocast" for stage in (1, 2, 3)]
     varied = [f"{model} {stage} fp32 {variant}" for model in ("llama", "t5", "shared")
               for variant, stages in (("accumulated", STAGES), ("clipped", STAGES),
                                       ("offload_cpu", (1, 2, 3)), ("offload_nvme", (3,)))
@@ -41,7 +43,7 @@ REFERENCES = [f"{model} 2 bf16 torch_adam" for model in MODELS if model != "bran
 UNFIT = {"branches 3 fp32", *(f"{model} 0 bf16" for model in MODELS)}
 # For every run of the tests: each model sharded, and each variant once.
 QUICK = [f"{model} 3 fp32" for model in MODELS] + [
-    "llama 0 fp32", "t5 1 fp32", "shared 2 fp32", "llama 3 bf16", "t5 2 bf16",
+    "llama 0 fp32", "t5 1 fp32", "shared 2 fp32", "llama 3 bf16", "t5 2 bf16", "llama 3 autocast",
     "shared 3 fp32 accumulated", "t5 2 fp32 clipped", "llama 3 fp32 offload_cpu",
     "t5 3 fp32 offload_nvme", "llama 3 fp32 resume_1", "gpt2 2 fp32 resume_4"]
 
@@ -59,9 +61,9 @@ def resumed_ranks(case):
 
 
 def records_of(case, goldens):
-    """DeepSpeed's records that a case is compared with: in bf16 all of the model, in fp32 one."""
+    """DeepSpeed's records that a case is compared with: in fp32 one, else all of the model."""
     model, stage, dtype, _ = split(case)
-    if dtype == "bf16":
+    if dtype != "fp32":
         return [record for name, record in goldens.items() if split(name)[::2] == (model, dtype)]
     if case in UNFIT:
         return [goldens[f"{model} {stage - 1} fp32"]]
@@ -89,6 +91,7 @@ def make_config(case, folder, ranks=2):
             "gradient_accumulation_steps": 2 if variant == "accumulated" else 1,
             "gradient_clipping": 0.5 if variant == "clipped" else 0.0,
             "bf16": {"enabled": dtype == "bf16"}, "optimizer": optimizer,
+            "torch_autocast": {"enabled": dtype == "autocast", "dtype": "bfloat16"},
             "zero_optimization": zero}
 
 

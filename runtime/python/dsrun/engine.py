@@ -57,6 +57,26 @@ def training_dtype(config: dict) -> torch.dtype | None:
     return None
 
 
+def _autocast_dtype(config: dict) -> torch.dtype | None:
+    """Returns the dtype of torch_autocast, None if it is off."""
+    section = config.get("torch_autocast", {})
+    if not section.get("enabled"):
+        return None
+    name = str(section.get("dtype")).removeprefix("torch.")
+    return torch.float16 if name in ("float16", "fp16", "half") else torch.bfloat16
+
+
+def cast_inputs(inputs, dtype: torch.dtype):
+    """Returns the inputs with floating-point tensors in the dtype, also those in containers."""
+    if isinstance(inputs, torch.Tensor):
+        return inputs.to(dtype) if inputs.is_floating_point() else inputs
+    if isinstance(inputs, (list, tuple)):
+        return type(inputs)(cast_inputs(item, dtype) for item in inputs)
+    if isinstance(inputs, dict):
+        return {key: cast_inputs(item, dtype) for key, item in inputs.items()}
+    return inputs
+
+
 class Engine(nn.Module):
     """Trains a module with ZeRO. `initialize` makes it.
 
@@ -154,8 +174,25 @@ class Engine(nn.Module):
         if self.passes.closed:
             raise RuntimeError("the engine has been destroyed: call its module, or make another "
                                "engine with initialize()")
-        with contextlib.nullcontext() if self.optimizer is not None else torch.no_grad():
+        if self._casts_inputs:
+            args = cast_inputs(args, torch.float16)
+        with contextlib.ExitStack() as contexts:
+            if self.optimizer is None:
+                contexts.enter_context(torch.no_grad())
+            contexts.enter_context(self._autocast())
             return self.module(*args, **kwargs)
+
+    @property
+    def _casts_inputs(self) -> bool:
+        fp16 = self.config.get("fp16", {})
+        return bool(fp16.get("enabled") and fp16.get("auto_cast"))
+
+    def _autocast(self):
+        """The context of torch_autocast. Without that section, none applies within the module."""
+        dtype = _autocast_dtype(self.config)
+        if dtype is None and not torch.is_autocast_enabled(self.device.type):
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False,
                  scale_wrt_gas: bool = True) -> torch.Tensor:

@@ -223,8 +223,7 @@ class PipelineEngine(Engine):
     def _run_layers(self, received: dict[str, torch.Tensor]):
         if not self.is_first_stage():
             return self.module(_take_received(received))
-        fp16 = self.config.get("fp16", {})
-        dtype = torch.float16 if fp16.get("enabled") and fp16.get("auto_cast") else None
+        dtype = torch.float16 if self._casts_inputs else None
         # Functions of the script may be PyTorch's reentrant one, which needs inputs with gradients.
         needs_grad = (self.module.activation_checkpoint_interval > 0 and torch.is_grad_enabled()
                       and self.module.activation_checkpoint_func is not checkpointing.checkpoint)
