@@ -233,6 +233,18 @@ engine, *_ = deepspeed.initialize(model=module, config=config)
 print(engine.local_rank, engine.global_rank, engine.world_size, engine.dp_world_size)
 """, "0 0 1 1")
 
+    def test_parameters_that_stay_in_fp32_are_refused(self):
+        text = ENGINE + """
+module._keep_in_fp32_modules = ["bias"]
+config["optimizer"] = {"type": "Adam", "params": {"lr": 1e-3}}
+engine, *_ = deepspeed.initialize(model=module, config=config | {"KIND": {"enabled": True}})
+print("trains in", engine.module.bias.dtype)
+"""
+        self.check(text.replace("KIND", "fp16"), "NotImplementedError: bias is to stay in fp32")
+        self.check(text.replace("KIND", "bf16"), "trains in torch.bfloat16")
+        strict = text.replace("KIND", "bf16").replace("_modules =", "_modules_strict =")
+        self.check(strict, "NotImplementedError: bias is to stay in fp32")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import weakref
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,24 @@ def cast_inputs(inputs, dtype: torch.dtype):
     return inputs
 
 
+def _check_kept_in_fp32(module: nn.Module, dtype: torch.dtype | None) -> None:
+    """Refuses parameters that transformers keeps in fp32 in a 16-bit model, as T5's `wo` in fp16."""
+    if dtype is None:
+        return
+    for prefix, part in module.named_modules():
+        names = set(getattr(part, "_keep_in_fp32_modules_strict", None) or ())
+        if dtype == torch.float16:
+            names.update(getattr(part, "_keep_in_fp32_modules", None) or ())
+        patterns = [re.compile(name.replace("*", ".*")) for name in names]
+        for name, _ in part.named_parameters(prefix) if patterns else ():
+            if any(pattern.search(name, len(prefix)) for pattern in patterns):
+                raise NotImplementedError(
+                    f"{name} is to stay in fp32 (_keep_in_fp32_modules and _keep_in_fp32_modules_strict "
+                    "of transformers): the engine trains all parameters in "
+                    f"{str(dtype).removeprefix('torch.')}; train in fp32, or in bf16 if the model allows "
+                    "it, or set the attribute to None before initialize()")
+
+
 class Engine(nn.Module):
     """Trains a module with ZeRO. `initialize` makes it.
 
@@ -97,6 +116,7 @@ class Engine(nn.Module):
         self.module = module
         self.config = config
         self.dtype = training_dtype(config)
+        _check_kept_in_fp32(module, self.dtype)
         self.device = comm.get_device()
         _move(module, self.device)
         native_config = _to_json(config)
