@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -272,6 +273,16 @@ Status CheckSameTensor(const TensorShard& wanted, const StoredTensor& stored) {
   return OkStatus();
 }
 
+// Returns the shard with a source in the stored dtype, if both are floating-point.
+TensorShard Converted(TensorShard wanted, const StoredTensor& stored) {
+  const std::optional<at::ScalarType> dtype = FindDtype(stored.dtype);
+  if (dtype && *dtype != wanted.source->dtype() && at::isFloatingType(*dtype) &&
+      at::isFloatingType(wanted.source->dtype())) {
+    wanted.source = ConvertSource(std::move(wanted.source), *dtype);
+  }
+  return wanted;
+}
+
 Status ReadShard(const fs::path& directory, const StoredTensor& stored, const TensorShard& wanted) {
   DS_RETURN_IF_ERROR(CheckSameTensor(wanted, stored));
   const std::vector<Stretch> wanted_stretches = FindStretches(stored.shape, RegionOf(wanted));
@@ -302,10 +313,12 @@ TensorIndices IndicesOf(const Manifest& manifest) {
 
 // Fills the shards, and marks in `wanted` the tensors of the manifest that a part requested.
 Status ReadShards(const fs::path& directory, const Manifest& manifest,
-                  const std::vector<TensorShard>& shards, std::span<std::int64_t> wanted) {
+                  const std::vector<TensorShard>& shards, const LoadRules& rules,
+                  std::span<std::int64_t> wanted) {
   const TensorIndices indices = IndicesOf(manifest);
   for (const TensorShard& shard : shards) {
     const auto index = indices.find(shard.name);
+    if (index == indices.end() && rules.keeps_missing) continue;
     if (index == indices.end()) {
       return NotFoundError(fmt::format(
           "{} has no tensor '{}': it belongs to another model or another optimizer; or, if that is "
@@ -313,34 +326,40 @@ Status ReadShards(const fs::path& directory, const Manifest& manifest,
           directory.string(), shard.name));
     }
     wanted[index->second] = 1;
-    Status status = ReadShard(directory, manifest.tensors[index->second], shard);
+    const StoredTensor& stored = manifest.tensors[index->second];
+    Status status = ReadShard(directory, stored, rules.converts ? Converted(shard, stored) : shard);
     if (!status.ok()) return status.WithContext(fmt::format("tensor '{}'", shard.name));
   }
   return OkStatus();
 }
 
-Status CheckNoneLeft(const Manifest& manifest, std::span<const std::int64_t> wanted) {
-  const auto left = std::find(wanted.begin(), wanted.end(), 0);
-  if (left == wanted.end()) return OkStatus();
-  const StoredTensor& tensor = manifest.tensors[static_cast<std::size_t>(left - wanted.begin())];
-  return InvalidArgumentError(fmt::format(
-      "the checkpoint holds tensor '{}', which this model and optimizer do not have", tensor.name));
+Status CheckNoneLeft(const Manifest& manifest, const LoadRules& rules,
+                     std::span<const std::int64_t> wanted) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::string& name = manifest.tensors[i].name;
+    if (wanted[i] != 0 || (rules.skips && rules.skips(name))) continue;
+    return InvalidArgumentError(fmt::format(
+        "the checkpoint holds tensor '{}', which this model and optimizer do not have", name));
+  }
+  return OkStatus();
 }
 
 Status LoadTensors(const fs::path& directory, const Manifest& manifest,
-                   std::span<Stateful* const> parts, comm::Communicator& world) {
+                   std::span<Stateful* const> parts, const LoadRules& rules,
+                   comm::Communicator& world) {
   const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(shards.status(), world));
   const auto count = static_cast<std::int64_t>(manifest.tensors.size());
   const at::Tensor wanted = at::zeros({count}, at::kLong);
   const std::span<std::int64_t> marks(wanted.mutable_data_ptr<std::int64_t>(),
                                       manifest.tensors.size());
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
+  DS_RETURN_IF_ERROR(
+      comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, rules, marks), world));
   if (count == 0) return OkStatus();
   const at::Tensor by_anyone = wanted.to(world.control().device());
   world.control().AllReduce(by_anyone, comm::ReduceOp::kMax, "loaded tensors");
   wanted.copy_(by_anyone);
-  return CheckNoneLeft(manifest, marks);
+  return CheckNoneLeft(manifest, rules, marks);
 }
 
 // Calls `visit(part, its state)` for each part until one fails.
@@ -361,7 +380,7 @@ Status ForEachState(const Manifest& manifest, std::span<Stateful* const> parts, 
 }  // namespace
 
 Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> parts,
-                      comm::Communicator& world, Lineage* lineage) {
+                      comm::Communicator& world, Lineage* lineage, const LoadRules& rules) {
   const StatusOr<Manifest> manifest = ReadManifest(directory);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), world));
   const auto check = [](const Stateful& part, const nlohmann::json& state) {
@@ -371,7 +390,7 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
   for (Stateful* part : parts) {
     part->ExpectState(manifest->state.at(std::string(part->state_name())));
   }
-  DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, world));
+  DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, rules, world));
   const auto load = [](Stateful& part, const nlohmann::json& state) {
     return part.LoadState(state);
   };
@@ -381,6 +400,24 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
                                manifest->step, *lineage);
   }
   return OkStatus();
+}
+
+StatusOr<std::map<std::string, at::Tensor>> ReadWeights(const fs::path& directory) {
+  DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
+  std::map<std::string, at::Tensor> weights;
+  for (const StoredTensor& stored : manifest.tensors) {
+    if (IsOptimizerState(stored.name)) continue;
+    const std::optional<at::ScalarType> dtype = FindDtype(stored.dtype);
+    if (!dtype) return DataLossError("tensor '" + stored.name + "' has dtype " + stored.dtype);
+    const at::Tensor values = at::empty(stored.shape, *dtype);
+    const TensorShard whole{.name = stored.name,
+                            .placement = {.global_shape = stored.shape},
+                            .source = SourceOf(values.view({-1}))};
+    const Status read = ReadShard(directory, stored, whole);
+    if (!read.ok()) return read.WithContext("tensor '" + stored.name + "'");
+    weights.emplace(stored.name, values);
+  }
+  return weights;
 }
 
 }  // namespace ds::checkpoint

@@ -8,10 +8,15 @@
 //
 // Throws only the exceptions that `world` throws when a peer is gone.
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
@@ -20,6 +25,11 @@
 #include "runtime/comm/communicator.h"
 
 namespace ds::checkpoint {
+
+// Returns whether the tensor is optimizer state ("<parameter>/exp_avg"), not a weight or a buffer.
+inline bool IsOptimizerState(const std::string& name) {
+  return name.find('/') != std::string::npos;
+}
 
 struct SaveRequest {
   std::filesystem::path root;  // folder of all checkpoints of the job; created if missing
@@ -41,6 +51,14 @@ StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
                                                std::span<Stateful* const> parts,
                                                comm::Communicator& world);
 
+// Differences between a checkpoint and the parts that a load accepts.
+struct LoadRules {
+  // Returns whether a tensor is skipped that the parts do not have. If empty, none is.
+  std::function<bool(const std::string& name)> skips;
+  bool keeps_missing = false;  // tensors that the checkpoint does not have keep their values
+  bool converts = false;       // from one floating-point dtype to another
+};
+
 // Fills first the shards and then the states of all parts from the checkpoint folder `directory`.
 // The checkpoint may come from any world size and ZeRO stage. Each rank reads only the chunks that
 // overlap its shards, and verifies their checksums. Call VerifyCheckpoint() first to verify all
@@ -52,6 +70,11 @@ StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
 // `lineage` must hold the generation that loads. On success it is set to descend from this
 // checkpoint.
 Status LoadCheckpoint(const std::filesystem::path& directory, std::span<Stateful* const> parts,
-                      comm::Communicator& world, Lineage* lineage = nullptr);
+                      comm::Communicator& world, Lineage* lineage = nullptr,
+                      const LoadRules& rules = {});
+
+// Returns the weights and buffers of a checkpoint, unsharded, by name. It leaves out optimizer
+// state. Not collective.
+StatusOr<std::map<std::string, at::Tensor>> ReadWeights(const std::filesystem::path& directory);
 
 }  // namespace ds::checkpoint

@@ -46,6 +46,14 @@ std::string_view DtypeName(at::ScalarType type) {
   }
 }
 
+std::optional<at::ScalarType> FindDtype(std::string_view name) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong,
+                                    at::kInt, at::kShort, at::kChar, at::kByte, at::kBool}) {
+    if (DtypeName(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
 Region RegionOf(const TensorShard& shard) {
   return {shard.placement.boxes, shard.flat_start, shard.source->count()};
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,8 @@ struct TensorShard {
 
 // Returns the format's name of a dtype ("float32"); "" if the format does not have it.
 std::string_view DtypeName(at::ScalarType type);
+// Returns the dtype that the format calls `name`; nullopt if there is none.
+std::optional<at::ScalarType> FindDtype(std::string_view name);
 
 // Returns the region of the elements that this rank holds.
 Region RegionOf(const TensorShard& shard);

@@ -46,10 +46,52 @@ class FullTensor : public TensorSource {
   const at::Tensor tensor_;
 };
 
+// Returns a function that takes the values' bytes as the contents of a source's range.
+TensorSource::FillBytes FillFrom(const at::Tensor& values) {
+  return [values](std::span<std::byte> into) {
+    const std::span<const std::byte> from = BytesOf(values);
+    std::copy(from.begin(), from.end(), into.begin());
+    return OkStatus();
+  };
+}
+
+class ConvertedSource : public TensorSource {
+ public:
+  ConvertedSource(std::shared_ptr<TensorSource> source, at::ScalarType dtype)
+      : source_(std::move(source)), dtype_(dtype) {}
+
+  std::int64_t count() const override { return source_->count(); }
+  at::ScalarType dtype() const override { return dtype_; }
+
+  Status Read(std::int64_t first, std::int64_t count, const TakeBytes& take) override {
+    const at::Tensor values = at::empty({count}, source_->dtype());
+    DS_RETURN_IF_ERROR(source_->Read(first, count, [&](std::span<const std::byte> bytes) {
+      std::copy(bytes.begin(), bytes.end(), MutableBytesOf(values).begin());
+      return OkStatus();
+    }));
+    return take(BytesOf(values.to(dtype_)));
+  }
+
+  Status Write(std::int64_t first, std::int64_t count, const FillBytes& fill) override {
+    const at::Tensor values = at::empty({count}, dtype_);
+    DS_RETURN_IF_ERROR(fill(MutableBytesOf(values)));
+    return source_->Write(first, count, FillFrom(values.to(source_->dtype())));
+  }
+
+ private:
+  const std::shared_ptr<TensorSource> source_;
+  const at::ScalarType dtype_;
+};
+
 }  // namespace
 
 std::shared_ptr<TensorSource> SourceOf(at::Tensor tensor) {
   return std::make_shared<FullTensor>(std::move(tensor));
+}
+
+std::shared_ptr<TensorSource> ConvertSource(std::shared_ptr<TensorSource> source,
+                                            at::ScalarType dtype) {
+  return std::make_shared<ConvertedSource>(std::move(source), dtype);
 }
 
 StatusOr<at::Tensor> ReadAll(TensorSource& source) {
@@ -64,11 +106,7 @@ StatusOr<at::Tensor> ReadAll(TensorSource& source) {
 Status WriteAll(const at::Tensor& values, TensorSource& source) {
   DS_CHECK(values.dim() == 1 && values.numel() == source.count());
   const at::Tensor converted = values.to(at::kCPU, source.dtype()).contiguous();
-  return source.Write(0, source.count(), [&](std::span<std::byte> bytes) {
-    const std::span<const std::byte> from = BytesOf(converted);
-    std::copy(from.begin(), from.end(), bytes.begin());
-    return OkStatus();
-  });
+  return source.Write(0, source.count(), FillFrom(converted));
 }
 
 }  // namespace ds::checkpoint

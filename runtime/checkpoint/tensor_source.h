@@ -43,6 +43,9 @@ class TensorSource {
 
 // Returns a source for a 1-D contiguous tensor on any device. It is a view of the live tensor.
 std::shared_ptr<TensorSource> SourceOf(at::Tensor tensor);
+// Returns a source of the same elements that converts them from and to `dtype`.
+std::shared_ptr<TensorSource> ConvertSource(std::shared_ptr<TensorSource> source,
+                                            at::ScalarType dtype);
 
 // Reads all elements into host memory.
 StatusOr<at::Tensor> ReadAll(TensorSource& source);

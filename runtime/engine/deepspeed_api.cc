@@ -78,10 +78,10 @@ std::optional<double> DeepSpeedApi::global_grad_norm() const {
   return engine_.step.state.latest_norm;
 }
 double DeepSpeedApi::lr() const {
-  return engine_.step.rates.FindNext(engine_.step.state.counts.applied)[0].lr;
+  return engine_.step.rates.FindNext(engine_.step.state.counts.scheduled_updates())[0].lr;
 }
 double DeepSpeedApi::momentum() const {
-  return engine_.step.rates.FindMomentum(engine_.step.state.counts.applied);
+  return engine_.step.rates.FindMomentum(engine_.step.state.counts.scheduled_updates());
 }
 Status DeepSpeedApi::set_lr(double lr) {
   if (engine_.model.optimizer->has_updated()) {

@@ -118,12 +118,7 @@ void EngineState::ExpectState(const nlohmann::json& state) {
 
 Status EngineState::LoadState(const nlohmann::json& state) {
   DS_RETURN_IF_ERROR(model_.ReloadStates());
-  DS_RETURN_IF_ERROR(step_.state.counts.LoadState(state));
-  if (const auto scaler = state.find("loss_scaler");
-      step_.loss_scaler.dynamic() && scaler != state.end()) {
-    DS_RETURN_IF_ERROR(step_.loss_scaler.LoadState(*scaler));
-  }
-  DS_RETURN_IF_ERROR(step_.rates.LoadState(state));
+  DS_RETURN_IF_ERROR(step_.LoadProgress(state));
   step_.state.Forget();
   model_.optimizer->ClearGradients();
   return model_.optimizer->LoadState(OptimizerStateOf(state));

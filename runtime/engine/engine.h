@@ -144,6 +144,7 @@ class Engine {
   const nlohmann::ordered_json& memory_breakdown() const;
 
  private:
+  friend class ChosenState;
   friend class DeepSpeedApi;
   friend class Executor;
   friend class GatheredParameters;

@@ -119,7 +119,7 @@ bool Executor::BringsLastGradients() const {
 zero::GradientEnd Executor::ChooseGradientEnd() const {
   if (step_.state.local_gradients) return zero::GradientEnd::kHeld;
   if (!BringsLastGradients()) return ChooseEndAmongOthers(*model_.sharded);
-  if (!model_.optimizer->TakesMeans(step_.state.counts.applied + 1)) {
+  if (!model_.optimizer->TakesMeans(step_.state.counts.optimizer_updates() + 1)) {
     return zero::GradientEnd::kAsSharded;
   }
   const bool updates = model_.sharded->context().tiers.updates_in_backward;
@@ -287,7 +287,7 @@ Status Executor::Reduce() {
   step_.state.latest_was_applied = false;
   step_.state.current.backward_is_latest = false;
   if (!step_.IsUpdateDue()) return OkStatus();
-  DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.applied));
+  DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.scheduled_updates()));
   reporter_.phases.Start(&PhaseTimes::backward);
   reporter_.phases.Start(&PhaseTimes::backward_allreduce);
   DS_RETURN_IF_ERROR(update_.ReduceGradientsOnce());

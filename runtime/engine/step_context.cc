@@ -26,9 +26,18 @@ optim::Update StepContext::MakeUpdate(double clip,
   const optim::ScheduledValues first = scheduled[0];
   return {.lr = first.lr,
           .gradient_scale = clip / gradient_unit(),
-          .step = state.counts.applied + 1,
+          .step = state.counts.optimizer_updates() + 1,
           .beta1 = first.momentum,
           .groups = std::move(scheduled)};
+}
+
+Status StepContext::LoadProgress(const nlohmann::json& saved) {
+  DS_RETURN_IF_ERROR(state.counts.LoadState(saved));
+  if (const auto scaler = saved.find("loss_scaler");
+      loss_scaler.dynamic() && scaler != saved.end()) {
+    DS_RETURN_IF_ERROR(loss_scaler.LoadState(*scaler));
+  }
+  return rates.LoadState(saved);
 }
 
 }  // namespace ds::engine

@@ -43,6 +43,8 @@ struct StepContext {
   double gradient_unit() const;
   // Returns the parameters of the next update.
   optim::Update MakeUpdate(double clip, std::vector<optim::ScheduledValues> scheduled) const;
+  // Takes counts, loss scale and a rate that was set from the engine's state in a checkpoint.
+  Status LoadProgress(const nlohmann::json& saved);
 };
 
 }  // namespace ds::engine

@@ -53,12 +53,25 @@ std::optional<std::int64_t> StepInProgress::FindNonFiniteLoss() const {
 }
 
 nlohmann::json StepCounts::State() const {
-  return {{"finished_steps", finished},
-          {"applied_steps", applied},
-          {"micro_steps", micro_batches},
-          {"global_samples", samples},
-          {"most_labels", most_labels}};
+  nlohmann::json state = {{"finished_steps", finished},
+                          {"applied_steps", applied},
+                          {"micro_steps", micro_batches},
+                          {"global_samples", samples},
+                          {"most_labels", most_labels}};
+  if (optimizer_began != 0) state["optimizer_began"] = optimizer_began;
+  if (schedule_began != 0) state["schedule_began"] = schedule_began;
+  return state;
 }
+
+namespace {
+
+// Returns a number that only some states have; 0 without it.
+std::int64_t FindOptional(const nlohmann::json& state, const char* key) {
+  const auto found = state.find(key);
+  return found != state.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+}  // namespace
 
 Status StepCounts::LoadState(const nlohmann::json& state) {
   for (const auto& [key, target] :
@@ -70,9 +83,9 @@ Status StepCounts::LoadState(const nlohmann::json& state) {
     }
     *target = found->get<std::int64_t>();
   }
-  const auto labels = state.find("most_labels");
-  const bool known = labels != state.end() && labels->is_number_unsigned();
-  most_labels = known ? labels->get<std::int64_t>() : 0;
+  most_labels = FindOptional(state, "most_labels");
+  optimizer_began = FindOptional(state, "optimizer_began");
+  schedule_began = FindOptional(state, "schedule_began");
   return OkStatus();
 }
 

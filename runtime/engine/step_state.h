@@ -76,12 +76,19 @@ struct StepInProgress {
 // StepCounts counts the finished steps of the whole run, checkpoints included.
 struct StepCounts {
   std::int64_t finished = 0;
-  // Finished steps minus skipped ones: the count of the optimizer and the schedule.
+  // Finished steps minus skipped ones.
   std::int64_t applied = 0;
+  // Values of `applied` when the optimizer's state and the schedule began: not 0 after a load that
+  // has left one of them out.
+  std::int64_t optimizer_began = 0;
+  std::int64_t schedule_began = 0;
   std::int64_t micro_batches = 0;
   std::int64_t samples = 0;  // of all ranks
   // The most labels in a micro-batch of the latest step on any rank; 0 before the first.
   std::int64_t most_labels = 0;
+
+  std::int64_t optimizer_updates() const { return applied - optimizer_began; }
+  std::int64_t scheduled_updates() const { return applied - schedule_began; }
 
   nlohmann::json State() const;
   Status LoadState(const nlohmann::json& state);

@@ -287,7 +287,7 @@ Status StepUpdate::ReduceGradientsOnce() {
                                    " micro-batches have been through backward");
   }
   if (!step_.state.current.reduced)
-    model_.optimizer->ReduceGradients(step_.state.counts.applied + 1);
+    model_.optimizer->ReduceGradients(step_.state.counts.optimizer_updates() + 1);
   step_.state.current.reduced = true;
   return OkStatus();
 }
@@ -298,10 +298,10 @@ Status StepUpdate::BeginUpdate() {
         "the last backward pass of this step has updated the model (super_offload): call step() "
         "before the next one");
   }
-  DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.applied));
+  DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.scheduled_updates()));
   AgreeOnWeight();
   model_.optimizer->BeginUpdate(
-      step_.MakeUpdate(/*clip=*/1.0, step_.rates.FindNext(step_.state.counts.applied)));
+      step_.MakeUpdate(/*clip=*/1.0, step_.rates.FindNext(step_.state.counts.scheduled_updates())));
   return OkStatus();
 }
 
@@ -344,7 +344,8 @@ StatusOr<StepResult> StepUpdate::Finish() {
   StepInProgress& current = step_.state.current;
   DS_CHECK(current.reduced);
   zero::ShardedOptimizer& optimizer = *model_.optimizer;
-  std::vector<optim::ScheduledValues> scheduled = step_.rates.FindNext(step_.state.counts.applied);
+  std::vector<optim::ScheduledValues> scheduled =
+      step_.rates.FindNext(step_.state.counts.scheduled_updates());
   const bool on_device = step_.decides_on_device && optimizer.takes_decision();
 
   const OwnNumbers own = on_device ? OwnNumbers() : ReadOwn(current, optimizer);

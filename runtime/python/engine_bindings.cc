@@ -17,6 +17,8 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/idle_keys.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/engine/chosen_state.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
@@ -196,6 +198,19 @@ class BoundEngine {
     ThrowIfError(local ? access.SetLocalGrad(name, value) : access.SetFullGrad(name, value));
   }
 
+  // Returns this rank's bytes by use ("parameters", "optimizer_state", ...), over all tiers.
+  std::map<std::string, std::int64_t> MemoryBytes() {
+    std::map<std::string, std::int64_t> bytes;
+    for (std::size_t i = 0; i < device::kMemoryUses; ++i) {
+      const auto use = static_cast<device::MemoryUse>(i);
+      std::int64_t& sum = bytes[std::string(device::MemoryUseName(use))];
+      for (std::size_t tier = 0; tier < device::kMemoryTiers; ++tier) {
+        sum += engine().ledger().Bytes(use, static_cast<device::MemoryTier>(tier));
+      }
+    }
+    return bytes;
+  }
+
   // Rank 0's dictionary has all parameters and buffers, the others' is empty.
   std::map<std::string, at::Tensor> Export() {
     std::map<std::string, at::Tensor> values;
@@ -206,8 +221,9 @@ class BoundEngine {
     return values;
   }
 
-  std::string Save(const std::string& root) {
-    checkpoint::Stateful* const parts[] = {&engine().state()};
+  std::string Save(const std::string& root, bool frozen) {
+    engine::ChosenState without_frozen(engine(), {.frozen = false});
+    checkpoint::Stateful* const parts[] = {frozen ? &engine().state() : &without_frozen};
     const std::int64_t step = engine().finished_steps();
     const std::filesystem::path path = ValueOrThrow(checkpoint::SaveCheckpoint(
         {.root = root, .step = step, .written_by = {{"program", "dsrun python"}}}, parts,
@@ -217,9 +233,8 @@ class BoundEngine {
     return path.string();
   }
 
-  void Load(const std::string& folder) {
-    checkpoint::Stateful* const parts[] = {&engine().state()};
-    ThrowIfError(checkpoint::LoadCheckpoint(folder, parts, engine().world()));
+  void Load(const std::string& folder, const engine::StateChoice& choice) {
+    ThrowIfError(engine::ChosenState(engine(), choice).Load(folder));
   }
 
   void OpenGathered(const std::vector<std::string>& names, std::optional<int> modifier_rank) {
@@ -344,8 +359,20 @@ void BindSettings(PyEngine& bound) {
 }
 
 void BindState(PyEngine& bound) {
-  bound.def("save", &BoundEngine::Save, Released());
-  bound.def("load", &BoundEngine::Load, Released());
+  bound.def("save", &BoundEngine::Save, py::arg("root"), py::arg("frozen") = true, Released());
+  bound.def(
+      "load",
+      [](BoundEngine& self, const std::string& folder, bool weights, bool optimizer_state,
+         bool progress, bool schedule, bool strict) {
+        self.Load(folder, {.weights = weights,
+                           .optimizer_state = optimizer_state,
+                           .progress = progress,
+                           .schedule = schedule,
+                           .strict = strict});
+      },
+      py::arg("folder"), py::kw_only(), py::arg("weights") = true,
+      py::arg("optimizer_state") = true, py::arg("progress") = true, py::arg("schedule") = true,
+      py::arg("strict") = true, Released());
   bound.def(
       "offload_states",
       [](BoundEngine& self, const std::vector<zero::StateKind>& include) {
@@ -358,6 +385,7 @@ void BindState(PyEngine& bound) {
   bound.def(
       "empty_partition_cache",
       [](BoundEngine& self) { ThrowIfError(self.api().empty_partition_cache()); }, Released());
+  bound.def_property_readonly("memory_bytes", &BoundEngine::MemoryBytes);
   bound.def("destroy", &BoundEngine::Destroy, Released());
 }
 
@@ -381,6 +409,13 @@ void BindResults(py::module_& module) {
 }
 
 }  // namespace
+
+void BindCheckpoints(py::module_& module) {
+  module.def(
+      "read_weights",
+      [](const std::string& folder) { return ValueOrThrow(checkpoint::ReadWeights(folder)); },
+      Released());
+}
 
 void BindEngine(py::module_& module) {
   BindResults(module);

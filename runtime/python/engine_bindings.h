@@ -6,6 +6,7 @@
 
 namespace ds::python {
 
+void BindCheckpoints(pybind11::module_& module);
 void BindEngine(pybind11::module_& module);
 
 }  // namespace ds::python

@@ -117,6 +117,7 @@ PYBIND11_MODULE(_native, module) {
   BindProcess(module);
   BindCollectives(module);
   BindEngine(module);
+  BindCheckpoints(module);
 }
 
 }  // namespace ds::python

@@ -105,6 +105,126 @@ def checkpoints_continue(folder):
     engine.destroy()
 
 
+def weights_of(model):
+    with zero.GatheredParameters(model.parameters()):
+        return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(values, expected):
+    return values.keys() == expected.keys() and \
+        all(torch.equal(values[name], expected[name]) for name in values)
+
+
+def make_other(stage, frozen=()):
+    """An engine with other weights than make_model's, after one step."""
+    model = make_model("llama")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    engine, *_ = dsrun.initialize(model=model, config=make_config(stage))
+    run(engine, "llama", 1, first=8)
+    return engine
+
+
+def checkpoints_load_in_part(folder):
+    source, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
+    run(source, "llama", 3)
+    source.save_checkpoint(folder)
+    saved = weights_of(source.module)
+    source.destroy()
+    for stage, steps, options in ((3, 1, {"load_module_only": True}),
+                                  (1, 3, {"load_optimizer_states": False}),
+                                  (2, 3, {"load_lr_scheduler_states": False})):
+        engine = make_other(stage)
+        name, weight = "model.norm.weight", engine.module.model.norm.weight
+        before = utils.safe_get_full_optimizer_state(weight, "exp_avg")
+        engine.load_checkpoint(folder, **options)
+        after = utils.safe_get_full_optimizer_state(weight, "exp_avg")
+        check(same(weights_of(engine.module), saved), f"{options}: other weights")
+        check(engine.global_steps == steps, f"{options}: {engine.global_steps} steps")
+        keeps = "load_lr_scheduler_states" not in options
+        check(torch.equal(before, after) == keeps, f"{options}: the optimizer's state")
+        check(torch.equal(utils.safe_get_full_fp32_param(weight), saved[name]), "another master")
+        run(engine, "llama", 1)
+        engine.destroy()
+
+    def halve(src, dst):
+        check(set(src) >= set(saved) and torch.equal(src[name], saved[name]), "another source")
+        dst.get_parameter(name).copy_(src[name] / 2)
+
+    engine = make_other(3)
+    expected = weights_of(engine.module) | {name: saved[name] / 2}
+    engine.load_checkpoint(folder, load_module_only=True, custom_load_fn=halve)
+    check(same(weights_of(engine.module), expected), "custom_load_fn has loaded otherwise")
+    raises(RuntimeError, "of the user", lambda: engine.load_checkpoint(
+        folder, custom_load_fn=lambda src, dst: (_ for _ in ()).throw(RuntimeError("of the user"))))
+    engine.destroy()
+
+
+def frozen_weights_can_be_left_out(folder):
+    frozen = ("model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight")
+    source = make_other(3, frozen)
+    run(source, "llama", 2)
+    saved = weights_of(source.module)
+    source.save_checkpoint(folder, tag="trained", exclude_frozen_parameters=True)
+    source.destroy()
+    engine, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(1))
+    own = weights_of(engine.module)
+    raises(KeyError, frozen[0], lambda: engine.load_checkpoint(folder))
+    engine.destroy()
+    engine = make_other(1, frozen)
+    raises(ValueError, "load_module_strict=False", lambda: engine.load_checkpoint(folder))
+    engine.load_checkpoint(folder, load_module_strict=False)
+    loaded = weights_of(engine.module)
+    check(all(torch.equal(loaded[name], own[name] / 2 if name in frozen else saved[name])
+              for name in saved), "other weights")
+    check(engine.global_steps == 3, "the steps are not counted on")
+    engine.destroy()
+
+
+def an_engine_without_optimizer_evaluates(folder):
+    batch = make_batch("llama", RANK, 0)
+    for stage, bf16 in ((3, False), (3, True), (1, True)):
+        path = os.path.join(folder, f"{stage}-{bf16}")
+        more = {"bf16": {"enabled": True}} if bf16 else {}
+        plain = make_model("llama").to(torch.bfloat16 if bf16 else torch.float32)
+        config = make_config(stage, **more)
+        trained, *_ = dsrun.initialize(model=make_model("llama"), config=config)
+        run(trained, "llama", 2)
+        trained.save_checkpoint(path, tag="trained")
+        weights = weights_of(trained.module)
+        del config["optimizer"]
+        engine, optimizer, *_ = dsrun.initialize(model=make_model("llama"), config=config)
+        check(optimizer is None, "an optimizer")
+        used = engine.native.memory_bytes
+        check(used["gradients"] == used["optimizer_state"] == used["master_weights"] == 0,
+              f"memory for training: {used}")
+        whole = sum(p.numel() * p.element_size() for p in plain.parameters())
+        share = whole if stage == 1 else whole / 2
+        check(share <= used["parameters"] < share + 4096, f"{used['parameters']} of {whole} bytes")
+        loss = engine(**batch).loss
+        check(not loss.requires_grad, "it records a graph")
+        if not bf16:  # in bf16, plain has rounded its buffers
+            check(torch.equal(loss, plain(**batch).loss), "another loss")
+        engine.save_16bit_model(path)
+        engine.save_checkpoint(path, tag="own")
+        file = torch.load(os.path.join(path, "pytorch_model.bin"))
+        check(same({k: file[k] for k in weights}, dict(plain.named_parameters())), "another file")
+        engine.load_checkpoint(path, tag="trained")
+        check(same(weights_of(engine.module), weights), "the trained weights are not loaded")
+        engine.load_checkpoint(path, tag="own")
+        check(same(weights_of(engine.module), dict(plain.named_parameters())), "not its own")
+        raises(ValueError, "load_module_only=True",
+               lambda: trained.load_checkpoint(path, tag="own"))
+        trained.load_checkpoint(path, tag="own", load_module_only=True)
+        check(same(weights_of(trained.module), dict(plain.named_parameters())), "not loaded")
+        check(trained.global_steps == 2, "steps of the checkpoint")
+        trained.destroy()
+        engine.destroy()
+
+
 def weights_can_be_read_and_written():
     for stage in (0, 2, 3):
         model = make_model("llama")
@@ -233,7 +353,11 @@ def many_engines_leave_nothing():
 
 def main():
     torch.set_num_threads(1)
-    checks = [losses_equal_pytorch, lambda: checkpoints_continue(sys.argv[1]),
+    folders = [os.path.join(sys.argv[1], name) for name in ("whole", "part", "frozen", "evaluated")]
+    checks = [losses_equal_pytorch, lambda: checkpoints_continue(folders[0]),
+              lambda: checkpoints_load_in_part(folders[1]),
+              lambda: frozen_weights_can_be_left_out(folders[2]),
+              lambda: an_engine_without_optimizer_evaluates(folders[3]),
               weights_can_be_read_and_written, generation_works_while_sharded,
               one_rank_generates_with_gathered_parameters,
               schedulers_and_optimizers_of_pytorch_work,

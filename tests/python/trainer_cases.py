@@ -13,6 +13,7 @@ CASES = [
         "trl_sft": ["", "lora"],
         "trl_dpo": ["", "precompute"],
         "trl_grpo": [""],
+        "checkpoint_loads": [""],
     }.items() for options in variants for stage in (2, 3)
 ] + ["trl_grpo 3 ref", "alexnet_pipeline 1", "alexnet_pipeline 2"]  # numbers of a pipeline's stages
 

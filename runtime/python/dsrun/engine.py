@@ -411,16 +411,17 @@ class Engine(nn.Module):
         """Saves weights, optimizer, schedule and `client_state` to save_dir/tag.
 
         The tag is global_step<N> by default. The folder holds a checkpoint of dsrun, which
-        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. It always
-        has the frozen parameters: `exclude_frozen_parameters` is accepted without effect.
+        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. With
+        `exclude_frozen_parameters` it has no frozen weights: load it with load_module_strict=False.
         """
         tag = tag or f"global_step{self.global_steps}"
         folder = Path(save_dir) / str(tag)
-        self.native.save(str(folder))
+        self.native.save(str(folder), frozen=not exclude_frozen_parameters)
         if comm.get_rank() == 0:
             scheduler = getattr(self.lr_scheduler, "state_dict", dict)()
             client = {"client_state": client_state or {}, "lr_scheduler": scheduler,
-                      "rates": self.get_lr()}
+                      "rates": self.get_lr(), "trains": self.optimizer is not None,
+                      "has_frozen": not exclude_frozen_parameters}
             torch.save(client, folder / "client_state.pt")
             if save_latest:
                 (Path(save_dir) / "latest").write_text(str(tag))
@@ -430,12 +431,19 @@ class Engine(nn.Module):
     def load_checkpoint(self, load_dir, tag: str | None = None, load_module_strict: bool = True,
                         load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True,
                         load_module_only: bool = False, custom_load_fn=None):
-        """Loads what save_checkpoint saved. Returns (folder, client_state), or (None, {})."""
-        for name, given in (("load_module_only", load_module_only),
-                            ("load_optimizer_states=False", not load_optimizer_states),
-                            ("custom_load_fn", custom_load_fn)):
-            if given:
-                raise NotImplementedError(f"load_checkpoint({name})")
+        """Loads what save_checkpoint saved. Returns (folder, client_state), or (None, {}).
+
+        Args:
+            load_module_strict: if False, weights that the checkpoint does not have stay as they
+                are, and those that the module does not have are left out.
+            load_optimizer_states: if False, the optimizer's state stays as it is. An engine without
+                an optimizer needs none.
+            load_lr_scheduler_states: if False, the schedule's position stays as it is.
+            load_module_only: loads weights and buffers, and no counts of steps.
+            custom_load_fn: is called as custom_load_fn(src=, dst=) in place of loading the weights:
+                with the checkpoint's weights by name, and with the module, whose parameters have
+                their values. What it writes on rank 0 is kept.
+        """
         if tag is None:
             latest = Path(load_dir) / "latest"
             if not latest.is_file():
@@ -443,13 +451,58 @@ class Engine(nn.Module):
                 return None, {}
             tag = latest.read_text().strip()
         folder = Path(load_dir) / str(tag)
-        self.native.load(str(folder / (folder / "latest").read_text().strip()))
         client = torch.load(folder / "client_state.pt", weights_only=False)
-        for group, rate in zip(self._param_groups(), client["rates"]):
-            group["lr"] = rate
-        if load_lr_scheduler_states and hasattr(self.lr_scheduler, "load_state_dict"):
-            self.lr_scheduler.load_state_dict(client["lr_scheduler"])
+        with_optimizer = (load_optimizer_states and not load_module_only
+                          and self.optimizer is not None)
+        self._check_loads(folder, client, with_optimizer, load_module_strict)
+        path = str(folder / (folder / "latest").read_text().strip())
+        self.native.load(path, weights=custom_load_fn is None, optimizer_state=with_optimizer,
+                         progress=not load_module_only, schedule=load_lr_scheduler_states,
+                         strict=load_module_strict)
+        if custom_load_fn is not None:
+            self._load_weights_by(custom_load_fn, path)
+        if not load_module_only:
+            self._load_schedule(client, with_optimizer, load_lr_scheduler_states)
         return str(folder), client["client_state"]
+
+    def _check_loads(self, folder: Path, client: dict, with_optimizer: bool, strict: bool) -> None:
+        if with_optimizer and not client.get("trains", True):
+            raise ValueError(f"{folder} was saved by an engine without an optimizer: load it with "
+                             "load_optimizer_states=False, or with load_module_only=True")
+        frozen = any(not parameter.requires_grad for parameter in self.module.parameters())
+        if strict and frozen and not client.get("has_frozen", True):
+            raise ValueError(f"{folder} was saved with exclude_frozen_parameters: load it with "
+                             "load_module_strict=False")
+
+    def _load_weights_by(self, custom_load_fn, path: str) -> None:
+        source = _native.read_weights(path)
+        for name, parameter in self.module.named_parameters(remove_duplicate=False):
+            if self.names[id(parameter)] in source:  # tied weights have several names
+                source[name] = source[self.names[id(parameter)]]
+        self.native.open_gathered(sorted(self.names.values()), 0)
+        error = "the function was interrupted"
+        try:
+            with torch.no_grad():
+                custom_load_fn(src=source, dst=self.module)
+            error = ""
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+            raise
+        finally:
+            self.native.close_gathered(error)
+
+    def _load_schedule(self, client: dict, with_optimizer: bool, with_schedule: bool) -> None:
+        if self.optimizer is None:
+            return
+        if with_optimizer:  # rates belong to it
+            for group, rate in zip(self._param_groups(), client["rates"]):
+                group["lr"] = rate
+        if with_schedule and hasattr(self.lr_scheduler, "load_state_dict"):
+            self.lr_scheduler.load_state_dict(client["lr_scheduler"])
+        if with_optimizer != with_schedule:
+            # As with DeepSpeed, the next update has the optimizer's rate, those after it the
+            # schedule's.
+            self.optimizer.hold_rate()
 
     def compile(self, backend="inductor", compile_kwargs=None, schedule=None) -> None:
         self.module.compile(backend=backend, **(compile_kwargs or {}))

@@ -147,8 +147,11 @@ class EngineOptimizer(torch.optim.Optimizer):
 
     def push_rate(self) -> None:
         """Gives the rates of the groups to the engine, before a step."""
-        if self._has_schedule:
-            return
+        if not self._has_schedule:
+            self.hold_rate()
+
+    def hold_rate(self) -> None:
+        """Gives the rates of the groups to the engine: for one update, if ds_config has a schedule."""
         base = None
         for group, factor in zip(self.param_groups, self._factors):
             if factor is None or factor == 0.0:
