@@ -86,6 +86,10 @@ Status StepCounts::LoadState(const nlohmann::json& state) {
   most_labels = FindOptional(state, "most_labels");
   optimizer_began = FindOptional(state, "optimizer_began");
   schedule_began = FindOptional(state, "schedule_began");
+  if (optimizer_updates() < 0 || scheduled_updates() < 0) {
+    return DataLossError("the engine's state says that its optimizer or its schedule began after " +
+                         std::to_string(applied) + " updates, which are all");
+  }
   return OkStatus();
 }
 

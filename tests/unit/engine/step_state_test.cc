@@ -64,6 +64,21 @@ TEST(StepState, CountsGoThroughACheckpoint) {
   EXPECT_THAT(loaded.LoadState(state).message(), HasSubstr("applied_steps"));
 }
 
+// After a load of a part, the optimizer and the schedule count from another step than the engine.
+TEST(StepState, CountsOfUpdatesGoThroughACheckpoint) {
+  const StepCounts saved{.applied = 4, .optimizer_began = 3, .schedule_began = -2};
+  StepCounts loaded;
+  nlohmann::json state = nlohmann::json::parse(saved.State().dump());
+  ASSERT_TRUE(loaded.LoadState(state).ok());
+  EXPECT_EQ(loaded.optimizer_updates(), 1);
+  EXPECT_EQ(loaded.scheduled_updates(), 6);
+  for (const char* began : {"optimizer_began", "schedule_began"}) {
+    nlohmann::json damaged = state;
+    damaged[began] = 5;
+    EXPECT_THAT(loaded.LoadState(damaged).message(), HasSubstr("began after 4 updates")) << began;
+  }
+}
+
 // Losses to average are divided by their number, the caller's own are not.
 TEST(StepInProgress, CountsTheMicroBatchesOfTheGradient) {
   const auto loss = [](double value) { return at::full({}, value); };
