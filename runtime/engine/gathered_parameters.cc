@@ -18,18 +18,19 @@
 #include "runtime/engine/make_mesh.h"
 
 namespace ds::engine {
-namespace {
 
-struct Chosen {
+struct ChosenParameters {
   std::map<std::string, at::Tensor> parameters;  // by name
   std::set<int> units;
   bool trained = false;  // at least one is
 };
 
-StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
-                            const std::vector<std::string>& names) {
+namespace {
+
+StatusOr<ChosenParameters> FindChosen(const zero::ShardedModel& sharded,
+                                      const std::vector<std::string>& names) {
   std::set<std::string> missing(names.begin(), names.end());
-  Chosen chosen;
+  ChosenParameters chosen;
   for (std::size_t unit = 0; unit < sharded.units().size(); ++unit) {
     for (const auto& bucket : sharded.units()[unit]->buckets()) {
       for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
@@ -55,7 +56,7 @@ Status KeepValues(const at::Tensor& values, checkpoint::TensorSource& kept) {
 }
 
 // Writes the shards that this rank holds, on any tier.
-Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen) {
+Status KeepShards(const zero::ShardedOptimizer& optimizer, const ChosenParameters& chosen) {
   std::vector<checkpoint::TensorShard> shards;
   optimizer.AddShards(&shards);
   for (const checkpoint::TensorShard& shard : shards) {
@@ -73,7 +74,7 @@ Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen)
 struct GatheredParameters::Gathered {
   EngineComponents& engine;
   std::optional<int> modifier_rank;
-  Chosen chosen;
+  ChosenParameters chosen;
   std::map<std::string, at::Tensor> before;  // if unsharded
 
   comm::Communicator& ranks() const { return *engine.model.sharded->context().groups.gradients; }
@@ -108,7 +109,7 @@ StatusOr<std::unique_ptr<GatheredParameters>> GatheredParameters::Open(
                                 " to modify parameters on");
   }
   DS_RETURN_IF_ERROR(CheckModelIsUnsplit(components.topology.mesh, "GatheredParameters"));
-  DS_ASSIGN_OR_RETURN(Chosen chosen, FindChosen(sharded, names));
+  DS_ASSIGN_OR_RETURN(ChosenParameters chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(model.ReloadStates());
   if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreEqual());

@@ -42,7 +42,7 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
         return
     alone = {} if "MASTER_ADDR" in os.environ else {
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
-    backend = dist_backend or Accelerator().communication_backend_name()
+    backend = dist_backend or parts.Accelerator().communication_backend_name()
     torch.distributed.init_process_group(backend, timeout=timeout, **alone)
     # Scripts for DeepSpeed rarely do, and a process that ends with its threads may abort.
     atexit.register(leave_distributed)
