@@ -31,11 +31,11 @@ void Process::Leave() {
   Instance().reset();
 }
 
-void Process::ReportFailure(const std::string& text) {
+void Process::ReportFailure(const std::string& text, bool is_consequence) {
   if (Instance() == nullptr || Instance()->reporter_->link() == nullptr) return;
-  // After the end of another rank, which has a reason of its own, this one's is that.
   Instance()->reporter_->ReportError(
-      {.status = InternalError(text), .absence = Instance()->world_->absence()});
+      {.status = is_consequence ? UnavailableError(text) : InternalError(text),
+       .absence = Instance()->world_->absence()});
 }
 
 Process::Process(device::DeviceChoice choice) {

@@ -32,8 +32,9 @@ class Process {
   const device::RankDevice& device() const { return device_; }
   rank::RankReporter& reporter() { return *reporter_; }
 
-  // Tells dsrun of an exception that is about to end the process.
-  static void ReportFailure(const std::string& text);
+  // Tells dsrun of an exception that is about to end the process. `is_consequence` says that
+  // another rank was missing: dsrun blames that one's reason, then.
+  static void ReportFailure(const std::string& text, bool is_consequence);
 
  private:
   explicit Process(device::DeviceChoice choice);

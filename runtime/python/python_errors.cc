@@ -22,13 +22,26 @@ PyObject* FindExceptionType(StatusCode code) {
   }
 }
 
+// Sets the error of a class of torch.distributed, whose objects LibTorch does not export.
+void SetDistributedError(const char* name, const char* message) {
+  const auto kind = pybind11::module_::import("torch.distributed").attr(name);
+  PyErr_SetString(kind.ptr(), message);
+}
+
 void Translate(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
   } catch (python_error& error) {  // of Python code within a backward pass
     error.restore();
   } catch (const StatusError& error) {
+    if (error.code() == StatusCode::kUnavailable) {
+      return SetDistributedError("DistNetworkError", error.what());
+    }
     PyErr_SetString(FindExceptionType(error.code()), error.what());
+  } catch (const c10::DistNetworkError& error) {
+    SetDistributedError("DistNetworkError", error.what_without_backtrace());
+  } catch (const c10::DistBackendError& error) {
+    SetDistributedError("DistBackendError", error.what_without_backtrace());
   } catch (const c10::Error& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
   }

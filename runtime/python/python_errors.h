@@ -34,9 +34,11 @@ T ValueOrThrow(StatusOr<T> result) {
 }
 
 // Makes the module's functions raise ValueError (kInvalidArgument, kOutOfRange), KeyError
-// (kNotFound), NotImplementedError (kUnimplemented), TimeoutError (kDeadlineExceeded) and else
-// RuntimeError, with the status's message; RuntimeError for LibTorch's errors, without its stack
-// trace. An exception that Python code raised on the way stays what it is.
+// (kNotFound), NotImplementedError (kUnimplemented), TimeoutError (kDeadlineExceeded),
+// torch.distributed.DistNetworkError (kUnavailable: another rank is missing) and else RuntimeError,
+// with the status's message; for LibTorch's errors RuntimeError or its class in
+// torch.distributed, without its stack trace. An exception that Python code raised on the way stays
+// what it is.
 void RegisterErrors(pybind11::module_& module);
 
 }  // namespace ds::python

@@ -16,12 +16,23 @@ import unittest
 from trainers_test import parse_options
 
 SCRIPT = """
-import os, signal, sys, torch, dsrun
+import atexit, os, select, signal, sys
+
+def wait_for_rank_0():
+    if "pid" in globals():
+        select.select([os.pidfd_open(pid)], [], [])
+
+if sys.argv[1] == "consequence":
+    atexit.register(wait_for_rank_0)  # called after dsrun's, which leaves the ranks
+import torch, dsrun
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
 engine, *_ = dsrun.initialize(model=model, config={
     "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})
 rank, case, generation = dsrun.comm.get_rank(), sys.argv[1], int(os.environ["DSRUN_GENERATION"])
+pids = torch.tensor([os.getpid()])
+dsrun.comm.broadcast(pids, 0)
+rank_0_pid = pids.item()
 if case == "restarts":
     path, state = engine.load_checkpoint("checkpoints")
     print("begins after", engine.global_steps, state.get("note"), flush=True)
@@ -31,7 +42,8 @@ while engine.global_steps < 4 or case in ("SIGINT", "SIGTERM"):
     if case == "restarts" and engine.global_steps == 2 and generation == 0:
         engine.save_checkpoint("checkpoints", client_state={"note": "saved"})
     if engine.global_steps == 3 and generation == 0:
-        if case == "exception" and rank == 1:
+        if case in ("exception", "consequence") and rank == 1:
+            pid = rank_0_pid
             raise KeyError("no such sample")
         if case in ("killed", "restarts") and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -76,7 +88,13 @@ class StopTest(unittest.TestCase):
         self.assertEqual(status, 128 + signal.SIGTERM, output)
 
     def test_an_exception_of_one_rank_is_the_verdict(self):
-        status, output = self.end(self.start("exception"))
+        self.check_exception("exception")
+
+    def test_its_consequence_that_ends_first_is_not_the_verdict(self):
+        self.check_exception("consequence")
+
+    def check_exception(self, case):
+        status, output = self.end(self.start(case))
         self.assertEqual(status, 1, output)
         self.assertIn("the job failed: KeyError: 'no such sample' (", output)
         self.assertIn("rank 1 on localhost", output)

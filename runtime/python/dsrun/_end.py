@@ -4,16 +4,27 @@ import atexit
 import sys
 import traceback
 
+import torch
+
 from . import _native
 
 _show = sys.excepthook
+
+
+def _is_consequence(error) -> bool:
+    """Returns whether the exception comes from one that says that another rank is missing."""
+    while error is not None:
+        if isinstance(error, torch.distributed.DistNetworkError):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
 
 
 def _report(kind, error, trace) -> None:
     _show(kind, error, trace)
     last = traceback.extract_tb(trace)[-1:] if trace is not None else []
     where = f" ({last[0].filename}:{last[0].lineno})" if last else ""
-    _native.report_failure(f"{kind.__name__}: {error}{where}")
+    _native.report_failure(f"{kind.__name__}: {error}{where}", _is_consequence(error))
 
 
 def install() -> None:
