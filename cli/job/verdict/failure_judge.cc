@@ -66,9 +66,10 @@ bool FailureJudge::IsConsequence(const Culprit& culprit) const {
          error->second.code() == kUnavailable;
 }
 
-// A daemon stops ranks with SIGTERM and SIGKILL, so only other signals are a rank's own failure.
+// A daemon stops ranks with SIGTERM and SIGKILL, so only other signals are a rank's own failure. A
+// rank that has reported an error may be stopped before its process ends.
 bool FailureJudge::FailedAnyway(const v1::RankExited& exit) const {
-  if (exit.signal() != 0) return exit.signal() != SIGTERM && exit.signal() != SIGKILL;
+  if (exit.signal() != 0 && !IsSignalOfStop(exit.signal())) return true;
   const auto error = errors_.find(static_cast<int>(exit.rank()));
   return error != errors_.end() && error->second.code() != kUnavailable;
 }

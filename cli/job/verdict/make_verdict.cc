@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <iterator>
@@ -163,6 +164,8 @@ Verdict MakeUserStopVerdict(int signal, int generation) {
           .proof = "dsrun received " + SignalName(signal)};
 }
 
+bool IsSignalOfStop(int signal) { return signal == SIGTERM || signal == SIGKILL; }
+
 Verdict MakeRankVerdict(const FailedRank& failed, int generation) {
   const v1::RankExited& exit = failed.exit;
   const int rank = static_cast<int>(exit.rank());
@@ -181,8 +184,13 @@ Verdict MakeRankVerdict(const FailedRank& failed, int generation) {
       .pid = static_cast<int>(exit.pid()),
       .evidence = MakeExitEvidence(exit)};
   ApplyPythonError(exit, &verdict);
-  if (failed.error != nullptr && exit.signal() == 0) {
-    verdict.cause = ClassError(exit.exit_code());
+  const bool was_stopped = exit.stopping() && IsSignalOfStop(exit.signal());
+  if (failed.error != nullptr && (exit.signal() == 0 || was_stopped)) {
+    if (was_stopped) {
+      verdict.exit_code = std::max(1, static_cast<int>(failed.error->exit_code()));
+      verdict.signal = 0;
+    }
+    verdict.cause = ClassError(verdict.exit_code);
     verdict.message = failed.error->message();
     verdict.hint = failed.error->hint();
   }

@@ -53,6 +53,9 @@ Verdict MakeUserStopVerdict(int signal, int generation);
 
 // Failures while ranks run.
 
+// Returns whether a daemon stops ranks with the signal.
+bool IsSignalOfStop(int signal);
+
 // A rank failed. `error`, if not null, is the first that it reported.
 struct FailedRank {
   const std::string& host;

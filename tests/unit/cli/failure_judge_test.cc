@@ -70,6 +70,11 @@ TEST(FailureJudgeTest, AStopThatMeetsARankOnItsWayOutTakesNoBlameFromIt) {
   const JobOutcome told =
       After({Missed(0), Exited(0, 1), Error(1, "the loss is NaN"), Exited(1, 1, 0, true)});
   EXPECT_EQ(told.failure().message, "the loss is NaN");
+  const JobOutcome stopped_after_it =
+      After({Error(1, "the loss is NaN"), Missed(0), Exited(0, 1), Exited(1, 0, SIGTERM, true)});
+  EXPECT_EQ(stopped_after_it.failure().message, "the loss is NaN");
+  EXPECT_EQ(stopped_after_it.failure().exit_code, 1);
+  EXPECT_EQ(stopped_after_it.failure().signal, 0);
   // What a stop does to ranks is no reason, nor is another one that is missed, too.
   for (const v1::Event& stopped :
        {Exited(1, 0, SIGTERM, true), Exited(1, 0, SIGKILL, true), Exited(1, 1, 0, true)}) {
