@@ -116,6 +116,24 @@ print([round(x, 5) for x in (before - module.bias).tolist()])
         self.check(program.replace("STEPS", "0"), "[0.5, 0.5]")
         self.check(program.replace("STEPS", "1"), "ValueError: the optimizer has state of earlier steps")
 
+    def test_adams_decay_is_where_the_script_puts_it(self):
+        self.check(ENGINE + """
+for decoupled in (False, True):
+    results = []
+    for by_engine in (False, True):
+        torch.manual_seed(1)
+        module = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.Adam(module.parameters(), lr=0.1, weight_decay=0.5, decoupled_weight_decay=decoupled)
+        engine = deepspeed.initialize(model=module, optimizer=optimizer, config=config)[0] if by_engine else None
+        for _ in range(3):
+            loss = (engine or module)(torch.ones(2, 3)).square().sum()
+            (engine.backward if by_engine else torch.Tensor.backward)(loss)
+            (engine or optimizer).step()
+            optimizer.zero_grad()
+        results.append(module.weight.detach().clone())
+    print(decoupled, torch.allclose(*results, rtol=1e-5))
+""", "False True\nTrue True")
+
     def test_a_damaged_checkpoint_is_not_read(self):
         output = self.run_program(ENGINE + """
 import pathlib, tempfile

@@ -26,8 +26,7 @@ class DeepSpeedCPUAdam(torch.optim.Adam):
             raise NotImplementedError(f"{type(self).__name__}(amsgrad=True)")
         super().__init__(model_params, lr, betas, eps, weight_decay,
                          decoupled_weight_decay=adamw_mode)
-        self.engine_params = {"adam_w_mode": bool(adamw_mode),
-                              "fp32_optimizer_states": fp32_optimizer_states}
+        self.engine_params = {"fp32_optimizer_states": fp32_optimizer_states}
 
 
 class FusedAdam(DeepSpeedCPUAdam):

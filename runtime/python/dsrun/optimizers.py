@@ -73,14 +73,14 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
         for option, off in _OFF.items():
             if group.get(option, off) != off:
                 raise NotImplementedError(f"the engine's {kind} has no {option}")
-        for option in options:
+        for option in (*options, "decoupled_weight_decay"):
             if group.get(option) != first.get(option):
                 raise NotImplementedError(f"parameter groups with different {option}")
     params = {option: first[option] for option in options if option in first}
     decay = max(float(group.get("weight_decay", 0.0)) for group in optimizer.param_groups)
     params |= {"lr": _rate(first, 0.0), "weight_decay": decay}
-    if kind == "Adam":
-        params["adam_w_mode"] = False  # decay within the gradient, as in torch.optim.Adam
+    if kind == "Adam":  # whose decay is within the gradient by default
+        params["adam_w_mode"] = bool(first.get("decoupled_weight_decay", False))
     params |= getattr(optimizer, "engine_params", {})  # of dsrun.ops
     groups = Groups(optimizer.param_groups, {"type": kind, "params": params})
     _set_factors(groups, params["lr"], decay)
