@@ -134,6 +134,23 @@ for decoupled in (False, True):
     print(decoupled, torch.allclose(*results, rtol=1e-5))
 """, "False True\nTrue True")
 
+    def test_rates_are_those_of_the_configs_optimizer(self):
+        self.check(ENGINE + """
+for kind, params in (("Adagrad", {}), ("Adam", {}), ("Muon", dict(lr=0.5, muon_lr=0.125)), ("Muon", dict(lr=0.25))):
+    config["optimizer"] = {"type": kind, "params": params}
+    engine = deepspeed.initialize(model=torch.nn.Linear(3, 2, bias=False), config=config)[0]
+    rates = engine.get_lr()
+    before = engine.module.weight.detach().clone()
+    engine.backward(engine(torch.ones(2, 3)).sum())
+    engine.step()
+    changed = (engine.module.weight - before).abs().max().item()
+    print(rates == engine.get_lr() == [engine.native.lr], engine.get_lr(), changed <= 1.01 * rates[0])
+""", "True [0.01] True\nTrue [0.001] True\nTrue [0.125] True\nTrue [0.25] True")
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "Adam"}
+deepspeed.initialize(model=module, model_parameters=[{"params": module.parameters(), "lr": 0.1}], config=config)
+""", "ValueError: parameter groups have an lr, and optimizer.params of the config has none")
+
     def test_a_damaged_checkpoint_is_not_read(self):
         output = self.run_program(ENGINE + """
 import pathlib, tempfile

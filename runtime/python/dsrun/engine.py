@@ -149,7 +149,8 @@ class Engine(nn.Module):
             self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
             if self.zero_optimization_partition_weights():
                 self.optimizer.parameter_offload = ParameterOffload(module, self.passes)
-            self.optimizer.pull_rate()
+            if has_schedule or groups.section is None:  # the config names the rate
+                self.optimizer.show_rate()
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
         self.__dict__["step_result"] = None

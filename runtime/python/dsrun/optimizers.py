@@ -32,6 +32,16 @@ def _rate(group: dict, default: float) -> float:
     return float(group.get("initial_lr", group.get("lr", default)))
 
 
+def _find_rate(groups: list[dict], params: dict) -> float:
+    """Returns the rate of ds_config's optimizer; any, if it names none and the groups do not."""
+    if isinstance(params.get("lr"), (int, float)):
+        return float(params["lr"])
+    if any("lr" in group for group in groups):
+        raise ValueError("parameter groups have an lr, and optimizer.params of the config has "
+                         "none, to which theirs are in proportion: write one there")
+    return 1.0
+
+
 def _factor(value: float, base: float, contradiction: str) -> float:
     if base == 0.0:
         if value != 0.0:
@@ -88,16 +98,19 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
 
 
 def from_parameters(model_parameters, section: dict) -> Groups:
-    """Describes `model_parameters`, tensors or groups of them, for ds_config's optimizer."""
+    """Describes `model_parameters`, tensors or groups of them, for ds_config's optimizer.
+
+    The groups get their rates from the engine, which knows that of the config:
+    EngineOptimizer.show_rate.
+    """
     listed = list(model_parameters)
     if listed and not isinstance(listed[0], dict):
         listed = [{"params": listed}]
     params = section.get("params", {})
-    lr = float(params.get("lr", 1e-3))
+    lr = _find_rate(listed, params)
     decay = float(params.get("weight_decay", 0.0))
     for group in listed:
         group["params"] = list(group["params"])
-        group.setdefault("lr", lr)
         group.setdefault("weight_decay", decay)
     groups = Groups(listed)
     _set_factors(groups, lr, decay)
