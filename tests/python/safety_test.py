@@ -155,6 +155,43 @@ for stage in (1, 3):
     raises("a backward pass of this step has thrown", engine.step)
 """, ranks=2)
 
+    def test_changes_of_parameter_groups_that_have_no_effect_say_so(self):
+        self.check("""
+def begin(options, make_schedule=lambda optimizer: None, rates=(0.1, 0.1), kind=torch.optim.AdamW):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    groups = [{"params": layer.parameters(), "lr": rate} for layer, rate in zip(model, rates)]
+    optimizer = kind(groups, **options)
+    config = {"train_micro_batch_size_per_gpu": 2}
+    return dsrun.initialize(model=model, optimizer=optimizer, lr_scheduler=make_schedule(optimizer), config=config)[0]
+
+def train(engine, steps=2):
+    for _ in range(steps):
+        engine.backward(loss_of(engine))
+        engine.step()
+
+def raises_after(change, text, **options):
+    engine = begin({}, **options)
+    train(engine)
+    change(engine.optimizer.param_groups)
+    raises(text, lambda: train(engine), NotImplementedError)
+
+raises_after(lambda groups: groups[1].update(weight_decay=0.5), "weight_decay of a parameter group has changed")
+raises_after(lambda groups: groups[0].update(betas=(0.5, 0.9)), "betas of a parameter group has changed")
+raises_after(lambda groups: groups[1].update(lr=0.2), "have changed against each other")
+raises_after(lambda groups: groups[1].update(lr=0.2), "have changed against each other", rates=(0.1, 0.0))
+raises_after(lambda groups: groups.append({"params": [], "lr": 0.1}), "the number of parameter groups has changed")
+raises_after(lambda groups: groups[0].update(momentum=0.5), "momentum of a parameter", kind=torch.optim.SGD)
+cycle = torch.optim.lr_scheduler.OneCycleLR
+engine = begin({}, lambda optimizer: cycle(optimizer, 0.1, total_steps=10))
+raises("need cycle_momentum=False", lambda: train(engine), NotImplementedError)
+engine = begin({}, lambda optimizer: cycle(optimizer, 0.1, total_steps=10, cycle_momentum=False))
+train(engine, 5)
+model = torch.nn.Linear(4, 4)
+raises("a parameter group with its own betas", lambda: dsrun.initialize(
+    model=model, model_parameters=[{"params": model.parameters(), "betas": (0.5, 0.9)}],
+    config=engine.config | {"optimizer": {"type": "Adam", "params": {"lr": 0.1}}}), NotImplementedError)
+""")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

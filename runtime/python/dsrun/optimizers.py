@@ -15,6 +15,8 @@ _HANDLED = {
 # Options that the engine's optimizers do not have, with the value that means "off".
 _OFF = {"amsgrad": False, "maximize": False, "dampening": 0, "lr_decay": 0,
         "initial_accumulator_value": 0}
+# Options that all groups share and that stay as they are at initialize().
+_SHARED = ("betas", "eps", "momentum", "nesterov")
 
 
 @dataclass
@@ -30,6 +32,10 @@ class Groups:
 def _rate(group: dict, default: float) -> float:
     # A scheduler may have set the rate of the first step already.
     return float(group.get("initial_lr", group.get("lr", default)))
+
+
+def _plain(value):
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _find_rate(groups: list[dict], params: dict) -> float:
@@ -107,6 +113,11 @@ def from_parameters(model_parameters, section: dict) -> Groups:
     if listed and not isinstance(listed[0], dict):
         listed = [{"params": listed}]
     params = section.get("params", {})
+    for group in listed:
+        for option in _SHARED:
+            if option in group and _plain(group[option]) != _plain(params.get(option)):
+                raise NotImplementedError(f"a parameter group with its own {option}: write it to "
+                                          "optimizer.params of the config, for all groups")
     lr = _find_rate(listed, params)
     decay = float(params.get("weight_decay", 0.0))
     for group in listed:
@@ -121,7 +132,8 @@ class EngineOptimizer(torch.optim.Optimizer):
     """The engine's optimizer for the script: parameter groups with rates that it may set.
 
     Schedulers of PyTorch and transformers work on it. `engine.step()` updates; `step` and
-    `zero_grad` do nothing, as under DeepSpeed's engine.
+    `zero_grad` do nothing, as under DeepSpeed's engine. Other changes of the groups than of their
+    rates, all by one factor, raise NotImplementedError at the next step.
     """
 
     def __init__(self, groups: Groups, native, has_schedule: bool):
@@ -134,6 +146,12 @@ class EngineOptimizer(torch.optim.Optimizer):
         self._has_schedule = has_schedule
         self._factors = [groups.lr_factor[id(group["params"][0])] if group["params"] else None
                          for group in groups.param_groups]
+        self._fixed = self._fixed_options()
+
+    def _fixed_options(self) -> list[dict]:
+        """What the engine took from the groups at initialize()."""
+        return [{option: _plain(group.get(option)) for option in (*_SHARED, "weight_decay")}
+                for group in self.param_groups]
 
     @property
     def optimizer(self):
@@ -160,6 +178,17 @@ class EngineOptimizer(torch.optim.Optimizer):
 
     def push_rate(self) -> None:
         """Gives the rates of the groups to the engine, before a step."""
+        found = self._fixed_options()
+        if len(found) != len(self._fixed):
+            raise NotImplementedError("the number of parameter groups has changed: the engine "
+                                      "keeps those that it had at initialize()")
+        for now, before in zip(found, self._fixed):
+            for option, value in before.items():
+                if now[option] != value:
+                    raise NotImplementedError(
+                        f"{option} of a parameter group has changed from {value} to {now[option]}: "
+                        "the engine keeps what it had at initialize(). Schedulers of PyTorch that "
+                        "cycle the momentum need cycle_momentum=False")
         if not self._has_schedule:
             self.hold_rate()
 
@@ -167,12 +196,14 @@ class EngineOptimizer(torch.optim.Optimizer):
         """Gives the rates of the groups to the engine: for one update, if ds_config has a schedule."""
         base = None
         for group, factor in zip(self.param_groups, self._factors):
-            if factor is None or factor == 0.0:
+            if factor is None:
                 continue
-            rate = float(group["lr"]) / factor
-            if base is None:
-                base = rate
-            elif abs(rate - base) > 1e-6 * max(abs(base), 1e-30):
+            rate = float(group["lr"])
+            if factor != 0.0:
+                rate /= factor
+                base = rate if base is None else base
+            expected = 0.0 if factor == 0.0 else base
+            if abs(rate - expected) > 1e-6 * max(abs(expected), 1e-30):
                 raise NotImplementedError(
                     "the rates of the parameter groups have changed against each other: the "
                     "engine keeps the ratios that they had at initialize()")
