@@ -192,6 +192,14 @@ raises("a parameter group with its own betas", lambda: dsrun.initialize(
     config=engine.config | {"optimizer": {"type": "Adam", "params": {"lr": 0.1}}}), NotImplementedError)
 """)
 
+    def test_sections_for_other_models_are_refused(self):
+        self.check("""
+for name in ("curriculum_learning", "data_efficiency", "expert_parallel", "moe"):
+    raises(name + " of the config is for models of dsrun train", lambda: make(1, **{name: {"enabled": True}}),
+           NotImplementedError)
+    make(1, **{name: {"enabled": False}})
+""")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

@@ -78,6 +78,18 @@ def cast_inputs(inputs, dtype: torch.dtype):
     return inputs
 
 
+# Sections that choose data, or layers of models that dsrun builds.
+_NOT_OF_MODULES = ("curriculum_learning", "data_efficiency", "expert_parallel", "moe")
+
+
+def _check_sections(config: dict) -> None:
+    for name in _NOT_OF_MODULES:
+        section = config.get(name)
+        if isinstance(section, dict) and section.get("enabled"):
+            raise NotImplementedError(f"{name} of the config is for models of dsrun train, and has no "
+                                      "effect on a Python module: set enabled to false, or remove it")
+
+
 def _check_kept_in_fp32(module: nn.Module, dtype: torch.dtype | None) -> None:
     """Refuses parameters that transformers keeps in fp32 in a 16-bit model, as T5's `wo` in fp16."""
     if dtype is None:
@@ -115,6 +127,7 @@ class Engine(nn.Module):
         _take_from_engines(module)
         self.module = module
         self.config = config
+        _check_sections(config)
         self.dtype = training_dtype(config)
         _check_kept_in_fp32(module, self.dtype)
         self.device = comm.get_device()
