@@ -268,6 +268,13 @@ engine, *_ = deepspeed.initialize(model=module, config=config)
 print(engine.local_rank, engine.global_rank, engine.world_size, engine.dp_world_size)
 """, "0 0 1 1")
 
+    def test_attributes_of_the_module_are_the_engines(self):
+        self.check(ENGINE + """
+module.dtype, module.names = module.weight.dtype, ["cat", "dog"]
+engine, *_ = deepspeed.initialize(model=module, config=config)
+print(engine.dtype, engine.names, engine.in_features)
+""", "torch.float32 ['cat', 'dog'] 3")
+
     def test_parameters_that_stay_in_fp32_are_refused(self):
         text = ENGINE + """
 module._keep_in_fp32_modules = ["bias"]

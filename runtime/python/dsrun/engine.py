@@ -128,8 +128,7 @@ class Engine(nn.Module):
         self.module = module
         self.config = config
         _check_sections(config)
-        self.dtype = training_dtype(config)
-        _check_kept_in_fp32(module, self.dtype)
+        _check_kept_in_fp32(module, training_dtype(config))
         self.device = comm.get_device()
         _move(module, self.device)
         native_config = _to_json(config)
@@ -176,7 +175,7 @@ class Engine(nn.Module):
         return lr_scheduler
 
     def _own_parameters(self, units) -> None:
-        self.__dict__["names"] = {id(p): n for u in units for n, p in u.parameters.items()}
+        self.__dict__["_names"] = {id(p): n for u in units for n, p in u.parameters.items()}
         number, status = 0, self.idle_status
         for module in self.module.modules():
             module.__dict__["ds_external_parameters"] = no_external_parameters
@@ -196,6 +195,7 @@ class Engine(nn.Module):
         return ZeroParamStatus.NOT_AVAILABLE if sharded else ZeroParamStatus.AVAILABLE
 
     def __getattr__(self, name: str) -> Any:
+        """The module's attributes, such as dtype, are those of the engine."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -370,10 +370,10 @@ class Engine(nn.Module):
         return bool(self._zero().get("stage3_gather_16bit_weights_on_model_save", False))
 
     def fp16_enabled(self) -> bool:
-        return self.dtype == torch.float16
+        return training_dtype(self.config) == torch.float16
 
     def bfloat16_enabled(self) -> bool:
-        return self.dtype == torch.bfloat16
+        return training_dtype(self.config) == torch.bfloat16
 
     def gradient_clipping(self) -> float:
         return float(self.config.get("gradient_clipping", 1.0))
@@ -396,7 +396,7 @@ class Engine(nn.Module):
             return None
         state = {}
         for name, parameter in self.module.named_parameters(remove_duplicate=False):
-            state[name] = values[self.names[id(parameter)]]
+            state[name] = values[self._names[id(parameter)]]
         for name, _ in persistent_buffers(self.module):
             state[name] = values[name]
         return state
@@ -491,9 +491,9 @@ class Engine(nn.Module):
     def _load_weights_by(self, custom_load_fn, path: str) -> None:
         source = _native.read_weights(path)
         for name, parameter in self.module.named_parameters(remove_duplicate=False):
-            if self.names[id(parameter)] in source:  # tied weights have several names
-                source[name] = source[self.names[id(parameter)]]
-        self.native.open_gathered(sorted(self.names.values()), 0)
+            if self._names[id(parameter)] in source:  # tied weights have several names
+                source[name] = source[self._names[id(parameter)]]
+        self.native.open_gathered(sorted(self._names.values()), 0)
         error = "the function was interrupted"
         try:
             with torch.no_grad():
@@ -536,7 +536,7 @@ class Engine(nn.Module):
         """Destroys the engine; the module has its values on every rank. Collective."""
         values = {}
         if self.idle_status is ZeroParamStatus.NOT_AVAILABLE:
-            self.native.open_gathered(sorted(self.names.values()), None)
+            self.native.open_gathered(sorted(self._names.values()), None)
             values = {p: p.detach().clone() for p in self.module.parameters()}
             self.native.close_gathered("")
         self.destroy()
