@@ -275,6 +275,14 @@ engine, *_ = deepspeed.initialize(model=module, config=config)
 print(engine.dtype, engine.names, engine.in_features)
 """, "torch.float32 ['cat', 'dog'] 3")
 
+    def test_the_loader_drops_what_the_config_says(self):
+        self.check(ENGINE + """
+for drops in (False, True):
+    engine, _, loader, _ = deepspeed.initialize(
+        model=module, training_data=list(torch.eye(5, 3)), config=config | {"dataloader_drop_last": drops})
+    print([len(batch) for batch in loader], engine.native.warnings)
+""", "[2, 2, 1] []\n[2, 2] []")
+
     def test_parameters_that_stay_in_fp32_are_refused(self):
         text = ENGINE + """
 module._keep_in_fp32_modules = ["bias"]

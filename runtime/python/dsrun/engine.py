@@ -132,6 +132,7 @@ class Engine(nn.Module):
         self.device = comm.get_device()
         _move(module, self.device)
         native_config = _to_json(config)
+        native_config.pop("dataloader_drop_last", None)  # make_loader's
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
         trains = "optimizer" in native_config
@@ -302,8 +303,21 @@ class Engine(nn.Module):
         self.native.set_boundary(is_boundary)
 
     def make_loader(self, training_data, collate_fn=None):
-        """Returns a loader of this rank's micro-batches."""
-        return _make_loader(training_data, self, collate_fn)
+        """Returns a loader of this rank's micro-batches, in a random order that never changes.
+
+        The last one may be smaller, unless ds_config has dataloader_drop_last.
+        """
+        return self._make_loader(training_data, collate_fn, comm.get_rank(), shuffle=True)
+
+    def _make_loader(self, training_data, collate_fn, copy: int, shuffle: bool):
+        """Returns the loader of copy number `copy` of the model, of dp_world_size."""
+        from torch.utils.data import DataLoader
+        from torch.utils.data.distributed import DistributedSampler
+
+        sampler = DistributedSampler(training_data, self.dp_world_size, copy, shuffle=shuffle)
+        return DataLoader(training_data, batch_size=self.train_micro_batch_size_per_gpu(),
+                          sampler=sampler, collate_fn=collate_fn,
+                          drop_last=bool(self.config.get("dataloader_drop_last", False)))
 
     def no_sync(self):
         """Backward passes within communicate no gradients (stages 0 and 1)."""
@@ -587,15 +601,6 @@ def _check_all_grouped(module: nn.Module, groups: optimizers.Groups) -> None:
         if parameter.requires_grad and id(parameter) not in groups.lr_factor:
             raise ValueError(f"parameter {name} needs gradients, but is in no parameter group of "
                              "the optimizer: add it, or freeze it (requires_grad_(False))")
-
-
-def _make_loader(training_data, engine: Engine, collate_fn):
-    from torch.utils.data import DataLoader
-    from torch.utils.data.distributed import DistributedSampler
-
-    sampler = DistributedSampler(training_data, comm.get_world_size(), comm.get_rank())
-    return DataLoader(training_data, batch_size=engine.train_micro_batch_size_per_gpu(),
-                      sampler=sampler, collate_fn=collate_fn)
 
 
 def _engine_class(model: nn.Module) -> type[Engine]:

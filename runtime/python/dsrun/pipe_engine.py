@@ -135,15 +135,10 @@ class PipelineEngine(Engine):
         """Makes (inputs, labels) of what iterators give."""
         self.batch_fn = fn
 
-    def make_loader(self, training_data, collate_fn):
-        from torch.utils.data import DataLoader
-        from torch.utils.data.distributed import DistributedSampler
-
-        sampler = DistributedSampler(training_data, self.dp_world_size,
-                                     self.grid.data_parallel_id, shuffle=False)
-        loader = RepeatingLoader(DataLoader(
-            training_data, batch_size=self.micro_batch_size, sampler=sampler,
-            collate_fn=collate_fn))
+    def make_loader(self, training_data, collate_fn=None):
+        """Returns an endless loader of this rank's micro-batches, which train_batch then reads."""
+        loader = RepeatingLoader(self._make_loader(
+            training_data, collate_fn, self.grid.data_parallel_id, shuffle=False))
         self.set_dataloader(loader)
         return loader
 
