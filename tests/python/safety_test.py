@@ -200,6 +200,20 @@ for name in ("curriculum_learning", "data_efficiency", "expert_parallel", "moe")
     make(1, **{name: {"enabled": False}})
 """)
 
+    def test_arguments_without_effect_are_refused(self):
+        self.check("""
+import argparse
+engine = make(1)
+raises("state is moved to cpu only", lambda: engine.offload_states(device="nvme"), ValueError)
+raises("schedule", lambda: engine.compile(schedule=[(0, [])]), NotImplementedError)
+raises("two configs", lambda: dsrun.initialize(
+    argparse.Namespace(deepspeed_config="ds_config.json"), model=engine.module, config=engine.config), ValueError)
+for key in ("partition_activations", "contiguous_memory_optimization", "cpu_checkpointing"):
+    config = {"activation_checkpointing": {key: True}}
+    raises("checkpointing.configure", lambda: dsrun.checkpointing.configure(None, config), NotImplementedError)
+assert not dsrun.checkpointing.is_configured()
+""")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

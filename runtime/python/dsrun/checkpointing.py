@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import torch.utils.checkpoint
 
+from .engine import read_config
+
 _configured = False
 
 
 def configure(mpu_=None, deepspeed_config=None, partition_activations=None,
               contiguous_checkpointing=None, num_checkpoints=None, checkpoint_in_cpu=None,
               synchronize=None, profile=None) -> None:
-    """Accepts DeepSpeed's arguments; those that would store activations elsewhere are refused."""
+    """Accepts DeepSpeed's arguments; those that would store activations elsewhere are refused.
+
+    An argument that is None has its value from `deepspeed_config`, a dictionary or a path.
+    """
     global _configured
-    for name, given in (("partition_activations", partition_activations),
-                        ("contiguous_checkpointing", contiguous_checkpointing),
-                        ("checkpoint_in_cpu", checkpoint_in_cpu)):
-        if given:
+    config = {} if deepspeed_config is None else read_config(None, deepspeed_config, None)
+    section = config.get("activation_checkpointing", {})
+    for name, key, given in (
+            ("partition_activations", "partition_activations", partition_activations),
+            ("contiguous_checkpointing", "contiguous_memory_optimization", contiguous_checkpointing),
+            ("checkpoint_in_cpu", "cpu_checkpointing", checkpoint_in_cpu)):
+        if section.get(key) if given is None else given:
             raise NotImplementedError(f"checkpointing.configure({name}=True) of Python modules")
     _configured = True
 

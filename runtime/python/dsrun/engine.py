@@ -22,10 +22,13 @@ from .utils import logger
 
 
 def read_config(args, config, config_params) -> dict:
-    """Returns ds_config as a dictionary: the first of the three that is given."""
+    """Returns ds_config as a dictionary: `config`, else `config_params`, or that of `args`."""
     given = config if config is not None else config_params
-    if given is None and args is not None:
-        given = getattr(args, "deepspeed_config", None)
+    of_args = getattr(args, "deepspeed_config", None)
+    if given is not None and of_args is not None:
+        raise ValueError("initialize() has two configs: remove the argument config, or "
+                         f"--deepspeed_config {of_args}")
+    given = of_args if given is None else given
     if given is None:
         raise ValueError("initialize() needs a config: a dictionary or the path of a ds_config")
     if isinstance(given, (str, os.PathLike)):
@@ -393,7 +396,12 @@ class Engine(nn.Module):
         return float(self.config.get("gradient_clipping", 1.0))
 
     def offload_states(self, include=None, device="cpu", pin_memory=True, non_blocking=False):
-        """Moves the model's state to host memory until reload_states or the next use."""
+        """Moves the model's state to host memory until reload_states or the next use.
+
+        `pin_memory` and `non_blocking` are accepted; both follow from the device.
+        """
+        if getattr(device, "value", device) != "cpu":
+            raise ValueError(f"offload_states(device={device!r}): state is moved to cpu only")
         names = [getattr(kind, "value", kind) for kind in include or []]
         self.native.offload_states([getattr(_native.StateKind, name) for name in names])
 
@@ -533,6 +541,9 @@ class Engine(nn.Module):
             self.optimizer.hold_rate()
 
     def compile(self, backend="inductor", compile_kwargs=None, schedule=None) -> None:
+        """Compiles the module, as torch.compile does."""
+        if schedule is not None:
+            raise NotImplementedError("engine.compile(schedule=...): there is no DeepCompile")
         self.module.compile(backend=backend, **(compile_kwargs or {}))
 
     def destroy(self) -> None:
@@ -626,7 +637,10 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
         training_data: a data set, for the returned loader of this rank's micro-batches.
         lr_scheduler: a scheduler, or a function of the optimizer that returns one, advanced by
             engine.step(); else ds_config's.
-        config: ds_config as a dictionary or a path (also config_params, args.deepspeed_config).
+        collate_fn: for the returned loader.
+        config: ds_config as a dictionary or a path (also config_params), if args.deepspeed_config
+            is not given.
+        distributed_port, dist_init_required: accepted; the environment describes the job.
 
     Raises:
         ValueError: the config is not valid, or contradicts the model.

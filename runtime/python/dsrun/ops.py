@@ -39,10 +39,14 @@ class FusedAdam(DeepSpeedCPUAdam):
 
 
 class DeepSpeedCPUAdagrad(torch.optim.Adagrad):
+    """Adagrad, without decay of the rate."""
+
     engine_kind = ("Adagrad", ("eps",))
 
     def __init__(self, model_params, lr=1e-2, eps=1e-10, weight_decay=0, amsgrad=False,
                  fp32_optimizer_states=True):
+        if amsgrad:
+            raise NotImplementedError("DeepSpeedCPUAdagrad(amsgrad=True)")
         super().__init__(model_params, lr, weight_decay=weight_decay, eps=eps)
         self.engine_params = {"fp32_optimizer_states": fp32_optimizer_states}
 
