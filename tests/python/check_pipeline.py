@@ -191,6 +191,9 @@ def data_and_rates_come_from_initialize():
     check(isinstance(loader, RepeatingLoader), "no loader")
     losses = [engine.train_batch().item() for _ in range(3)]
     check(losses[0] != losses[1] and engine.get_lr() == [0.0125], f"{losses}, {engine.get_lr()}")
+    training = engine.data_iterator
+    raises(StopIteration, "", lambda: engine.eval_batch(iter([])))
+    check(engine.data_iterator is training, "an evaluation without data ends the training data")
     raises(StopIteration, "", lambda: engine.train_batch(iter([])))
     engine.train_batch(iter([(torch.ones(2, 4), torch.ones(2, 1))] * 3))
     check(scheduler.last_epoch == 4, "the schedule has another position")

@@ -268,10 +268,12 @@ class PipelineEngine(Engine):
 
         training = self.training_dataloader, self.data_iterator
         self.set_dataiterator(data_iter)
-        with torch.no_grad():
-            mean = self._run_step(lambda: self.native.evaluate_batch(
-                self._read_batch, run, num_micro_batches or self.micro_batches))
-        self.training_dataloader, self.data_iterator = training
+        try:
+            with torch.no_grad():
+                mean = self._run_step(lambda: self.native.evaluate_batch(
+                    self._read_batch, run, num_micro_batches or self.micro_batches))
+        finally:
+            self.training_dataloader, self.data_iterator = training
         are_scalars = all(map(_is_scalar, results))
         if compute_loss and bcast_loss and not are_scalars:
             raise ValueError("the loss is no scalar: eval_batch(compute_loss=False) returns the "
