@@ -212,7 +212,7 @@ class PipelineModule(nn.Module):
         if kind == "parameters":
             return _partition_balanced([self._count_parameters(layer) for layer in layers], stages)
         if kind.startswith("type:"):
-            wanted = re.compile(kind.split(":")[1], re.IGNORECASE)
+            wanted = re.compile(method[len("type:"):], re.IGNORECASE)
             found = [int(bool(name and wanted.search(name))) for name in map(_name_of, layers)]
             if not any(found):
                 raise RuntimeError(f"Partitioning '{wanted.pattern}' found no valid layers to "
