@@ -8,13 +8,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/checkpoint_format/crc32c.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/config/sections/elasticity_section.h"
 #include "runtime/python/engine_bindings.h"
@@ -97,14 +95,7 @@ ElasticTuple FindElasticBatch(const std::string& config, std::optional<std::int6
   return {batch.final_batch_size, std::move(batch.valid_gpus), batch.micro_batch_size};
 }
 
-void BindFunctions(py::module_& module) {
-  module.def("find_elastic_batch", &FindElasticBatch);
-  module.def("crc32c", [](const py::bytes& bytes) {
-    const std::string_view view = bytes;
-    const py::gil_scoped_release released;
-    return checkpoint::Crc32c(view);
-  });
-}
+void BindFunctions(py::module_& module) { module.def("find_elastic_batch", &FindElasticBatch); }
 
 }  // namespace
 

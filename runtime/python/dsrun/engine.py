@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from . import _native, comm, optimizers
+from .checkpoint_files import resolve_latest
 from .hooks import ParameterOffload, Passes, no_external_parameters
 from .shards import Handover, ZeroParamStatus
 from .units import owner_of, partition, persistent_buffers
@@ -480,18 +481,16 @@ class Engine(nn.Module):
                 with the checkpoint's weights by name, and with the module, whose parameters have
                 their values. What it writes on rank 0 is kept.
         """
-        if tag is None:
-            latest = Path(load_dir) / "latest"
-            if not latest.is_file():
-                logger.warning("%s does not exist: nothing is loaded", latest)
-                return None, {}
-            tag = latest.read_text().strip()
-        folder = Path(load_dir) / str(tag)
+        latest = Path(load_dir) / "latest"
+        if tag is None and not latest.is_file():
+            logger.warning("%s does not exist: nothing is loaded", latest)
+            return None, {}
+        folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
         client = torch.load(folder / "client_state.pt", weights_only=False)
         with_optimizer = (load_optimizer_states and not load_module_only
                           and self.optimizer is not None)
         self._check_loads(folder, client, with_optimizer, load_module_strict)
-        path = str(folder / (folder / "latest").read_text().strip())
+        path = str(resolve_latest(folder))
         self.native.load(path, weights=custom_load_fn is None, optimizer_state=with_optimizer,
                          progress=not load_module_only, schedule=load_lr_scheduler_states,
                          strict=load_module_strict)
