@@ -261,6 +261,23 @@ engine.step()
 print([round(x, 5) for x in (before - module.bias).tolist()], engine.get_lr())
 """, "[0.5, 0.5] [0.25]")
 
+    def test_samples_are_counted_in_containers(self):
+        self.check(ENGINE + """
+class OfDictionary(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = module
+
+    def forward(self, batch):
+        return self.inner(batch["inputs"][0]).sum()
+
+config["optimizer"] = {"type": "SGD", "params": {"lr": 0.1}}
+engine, *_ = deepspeed.initialize(model=OfDictionary(), config=config)
+engine.backward(engine({"scale": torch.tensor(1.0), "inputs": [torch.ones(2, 3)]}))
+engine.step()
+print("samples", engine.global_samples)
+""", "samples 2")
+
     def test_the_engine_knows_its_ranks(self):
         self.check(ENGINE + """
 config["optimizer"] = {"type": "Adam", "params": {"lr": 1e-3}}

@@ -16,7 +16,7 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .checkpoint_files import resolve_latest
-from .hooks import ParameterOffload, Passes, no_external_parameters
+from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .shards import Handover, ZeroParamStatus
 from .units import owner_of, partition, persistent_buffers
 from .utils import logger
@@ -69,17 +69,6 @@ def _autocast_dtype(config: dict) -> torch.dtype | None:
         return None
     name = str(section.get("dtype")).removeprefix("torch.")
     return torch.float16 if name in ("float16", "fp16", "half") else torch.bfloat16
-
-
-def cast_inputs(inputs, dtype: torch.dtype):
-    """Returns the inputs with floating-point tensors in the dtype, also those in containers."""
-    if isinstance(inputs, torch.Tensor):
-        return inputs.to(dtype) if inputs.is_floating_point() else inputs
-    if isinstance(inputs, (list, tuple)):
-        return type(inputs)(cast_inputs(item, dtype) for item in inputs)
-    if isinstance(inputs, dict):
-        return {key: cast_inputs(item, dtype) for key, item in inputs.items()}
-    return inputs
 
 
 # Sections that choose data, or layers of models that dsrun builds.
@@ -214,7 +203,7 @@ class Engine(nn.Module):
             raise RuntimeError("the engine has been destroyed: call its module, or make another "
                                "engine with initialize()")
         if self._casts_inputs:
-            args = cast_inputs(args, torch.float16)
+            args = cast_tensors(args, torch.float16)
         with contextlib.ExitStack() as contexts:
             if self.optimizer is None:
                 contexts.enter_context(torch.no_grad())

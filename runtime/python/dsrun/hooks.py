@@ -45,6 +45,23 @@ def _map_tensors(function, tree):
     return tree
 
 
+def cast_tensors(tree, dtype: torch.dtype):
+    """Returns the tree with its floating-point tensors in the dtype."""
+    return _map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, tree)
+
+
+def count_samples(tree) -> int:
+    """Returns the size of the first tensor with a dimension along that; 0 without one."""
+    sizes: list[int] = []
+
+    def look(tensor):
+        sizes.extend(tensor.shape[:1])
+        return tensor
+
+    _map_tensors(look, tree)
+    return sizes[0] if sizes else 0
+
+
 def map_differentiable(function, tree):
     """Replaces the tensors of a tree that gradients flow through by function(list of them)."""
     chosen: list[torch.Tensor] = []
@@ -161,7 +178,7 @@ class Passes:
             if self.depth == 0:
                 self.frames.clear()
                 self.readable = set()
-                self.native.begin_forward(_count_samples(args, kwargs), _count_labels(kwargs))
+                self.native.begin_forward(count_samples((args, kwargs)), _count_labels(kwargs))
             self.depth += 1
         if unit is None:
             return None
@@ -275,13 +292,6 @@ class ParameterOffload:
 def no_external_parameters():
     """A module's ds_external_parameters(): the engine finds such reads by itself."""
     return iter(())
-
-
-def _count_samples(args, kwargs) -> int:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor) and value.dim() > 0:
-            return value.shape[0]
-    return 0
 
 
 def _count_labels(kwargs) -> int:

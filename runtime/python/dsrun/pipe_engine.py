@@ -10,6 +10,7 @@ import torch
 from . import _native, checkpointing, comm
 from .dataloader import RepeatingLoader
 from .engine import Engine
+from .hooks import count_samples
 from .pipe import PipelineError, PipelineModule, PipelineParallelGrid
 
 _ALONE = "tensor"  # the name of an output that is no tuple
@@ -44,13 +45,6 @@ def _copy_inputs(inputs, dtype: torch.dtype | None, needs_grad: bool):
         return copied.requires_grad_(needs_grad)
 
     return tuple(map(copy, inputs)) if isinstance(inputs, (tuple, list)) else copy(inputs)
-
-
-def _count_samples(inputs) -> int:
-    for one in inputs if isinstance(inputs, (tuple, list)) else [inputs]:
-        if isinstance(one, torch.Tensor) and one.dim() > 0:
-            return one.shape[0]
-    return 0
 
 
 class PipelineEngine(Engine):
@@ -186,7 +180,7 @@ class PipelineEngine(Engine):
         first, self._first = self._first, None
         self._batch = self._fetch() if self._begun > 0 else first
         self._begun += 1
-        return self.micro_batch_size if self._batch is None else _count_samples(self._batch[0])
+        return self.micro_batch_size if self._batch is None else count_samples(self._batch[0])
 
     def _fetch(self):
         """Returns the next micro-batch, as the iterator has it; None on a stage between others."""
