@@ -12,8 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import comm
 from .engine import read_config, training_dtype
-from .shards import (ZeroParamStatus, close_parameters, is_sharded, open_parameters,
-                     shard_parameter)
+from .shards import Opened, ZeroParamStatus, is_sharded, shard_parameter
 
 # Functions that end with _ and leave the values alone.
 _NOT_WRITING = {"requires_grad_", "share_memory_", "detach_", "set_", "resize_"}
@@ -37,35 +36,21 @@ class _GatherWritten(TorchFunctionMode):
         if not _writes(func):
             return func(*args, **kwargs)
         # torch.nn.init's functions pass theirs by name.
-        with _Gathered([*args[:1], kwargs.get("tensor")]):
+        with _gather([*args[:1], kwargs.get("tensor")]):
             return func(*args, **kwargs)
 
 
-class _Gathered:
+def _gather(parameters) -> Opened:
     """GatheredParameters of parameters that no engine has, with rank 0's changes."""
-
-    def __init__(self, parameters):
-        self.parameters = [p for p in parameters
-                           if is_sharded(p) and p.ds_status is ZeroParamStatus.NOT_AVAILABLE]
-
-    def __enter__(self):
-        open_parameters(self.parameters)
-
-    def __exit__(self, kind, error, trace):
-        if not self.parameters:
-            return
-        try:
-            close_parameters(self.parameters, 0, "" if error is None else f"{kind.__name__}: {error}")
-        except RuntimeError:
-            if error is None:
-                raise
+    return Opened([p for p in parameters
+                   if is_sharded(p) and p.ds_status is ZeroParamStatus.NOT_AVAILABLE], 0)
 
 
 def _apply_gathered(module: nn.Module, function):
     """nn.Module.apply; the function finds the values of each module's own parameters."""
     for child in module.children():
         child.apply(function)
-    with _Gathered(module.parameters(recurse=False)):
+    with _gather(module.parameters(recurse=False)):
         function(module)
     return module
 
@@ -148,11 +133,12 @@ class Init:
     Each of N ranks keeps 1/N of rank 0's values. A parameter is then an empty tensor with ds_shape,
     ds_numel, ds_status and ds_tensor (this rank's part), until `initialize` takes the values;
     GatheredParameters gives access to them. Buffers stay. All ranks build the same modules in the
-    same order. `module` is one that exists: its parameters are sharded at once.
+    same order. `module` is one that exists: its parameters are sharded at once, in their dtypes.
 
-    Parameters get `dtype`, or that of the config; without both they keep theirs. Parts are in
-    memory, or in files below the config's offload_param.nvme_path. Inner contexts of nested ones do
-    nothing. With world-wide sharding only: groups, `mpu` and quantized forms are refused.
+    Parameters that are built within get `dtype`, or that of the config; without both they keep
+    theirs. Parts are in memory, or in files below the config's offload_param.nvme_path. Inner
+    contexts of nested ones do nothing. With world-wide sharding only: groups, `mpu` and quantized
+    forms are refused. `mem_efficient_linear`, `pin_memory` and `tensor_overrides` have no effect.
     """
 
     _outermost: Init | None = None
@@ -189,19 +175,18 @@ class Init:
         comm.init_distributed()
         if module is not None:
             for name, parameter in module.named_parameters():
-                self._shard(parameter, name)
+                self._shard(parameter, name, None)
 
-    def _shard(self, parameter, name: str) -> None:
-        if not is_sharded(parameter) and not parameter.is_meta:
-            shard_parameter(parameter, name, self._make_part)
+    def _shard(self, parameter, name: str, dtype: torch.dtype | None) -> None:
+        if is_sharded(parameter) or parameter.is_meta:
+            return
+        if dtype is not None and parameter.is_floating_point():
+            parameter.data = parameter.data.to(dtype)
+        shard_parameter(parameter, name, self._make_part)
 
     def _shard_own(self, module: nn.Module) -> None:
         for name, parameter in module.named_parameters(recurse=False):
-            if is_sharded(parameter) or parameter.is_meta:
-                continue
-            if self.dtype is not None and parameter.is_floating_point():
-                parameter.data = parameter.data.to(self.dtype)
-            self._shard(parameter, f"{type(module).__name__}.{name}")
+            self._shard(parameter, f"{type(module).__name__}.{name}", self.dtype)
 
     def __enter__(self):
         if not self.enabled or Init._outermost is not None:

@@ -144,6 +144,30 @@ def close_parameters(parameters: list[torch.Tensor], modifier_rank: int | None,
             keep_part(parameter, values)
 
 
+def describe_error(kind, error) -> str:
+    """Returns the text for other ranks of an exception that ends a ``with`` block, "" for none."""
+    return "" if error is None else f"{kind.__name__}: {error}"
+
+
+class Opened:
+    """A ``with`` block of open_parameters and close_parameters."""
+
+    def __init__(self, parameters: list[torch.Tensor], modifier_rank: int | None):
+        self.parameters, self.modifier_rank = parameters, modifier_rank
+
+    def __enter__(self):
+        open_parameters(self.parameters)
+
+    def __exit__(self, kind, error, trace):
+        if not self.parameters:
+            return
+        try:
+            close_parameters(self.parameters, self.modifier_rank, describe_error(kind, error))
+        except RuntimeError:
+            if error is None:  # else the exception of this rank goes on
+                raise
+
+
 def _check_shapes(parameters: list[torch.Tensor]) -> None:
     for parameter in parameters:
         if parameter.shape != parameter.ds_shape or parameter.dtype != parameter.ds_tensor.dtype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .model_init import Init
-from .shards import ZeroParamStatus, close_parameters, is_sharded, open_parameters
+from .shards import Opened, ZeroParamStatus, describe_error, is_sharded
 from .units import is_leaf_module, owner_of, set_z3_leaf_modules
 
 __all__ = ["GatheredParameters", "Init", "ZeroParamStatus", "is_leaf_module",
@@ -38,14 +38,15 @@ class GatheredParameters:
         self.parameters = _parameters_of(params) if enabled else []
         self.modifier_rank = modifier_rank
         self.engine = None
-        self.sharded = []  # by zero.Init, and open
+        self.owned: list[torch.Tensor] = []  # the engine's
+        self._opened = Opened([], modifier_rank)  # those of zero.Init
 
     def __enter__(self):
         # Each once, in an order that all ranks have.
         sharded = {p.ds_id: p for p in self.parameters if is_sharded(p)}
         sharded = [sharded[number] for number in sorted(sharded)]
-        open_parameters(sharded)
-        self.sharded = sharded
+        self._opened = Opened(sharded, self.modifier_rank)
+        self._opened.__enter__()
         owned = [(p, *owner_of(p)) for p in self.parameters]
         owned = [(p, engine, name) for p, engine, name in owned if engine is not None]
         if owned:
@@ -67,21 +68,10 @@ class GatheredParameters:
             p.ds_status = ZeroParamStatus.AVAILABLE
 
     def __exit__(self, kind, error, trace):
-        text = "" if error is None else f"{kind.__name__}: {error}"
         try:
-            self._close_sharded(text)
+            self._opened.__exit__(kind, error, trace)
         finally:
-            self._close(text)
-
-    def _close_sharded(self, text: str) -> None:
-        sharded, self.sharded = self.sharded, []
-        if not sharded:
-            return
-        try:
-            close_parameters(sharded, self.modifier_rank, text)
-        except RuntimeError:
-            if not text:  # else the exception of this rank goes on
-                raise
+            self._close(describe_error(kind, error))
 
     def _close(self, text: str) -> None:
         if self.engine is None:
