@@ -1,10 +1,10 @@
 #pragma once
 
-// Saves and loads the complete state of a training job; FORMAT.md describes the format.
+// Saves and loads the state of a training job; FORMAT.md describes the format.
 //
-// Both functions are collective: every rank of `world` calls them with the same arguments and its
-// own parts, and every rank returns the same status. The ranks agree on errors before they
-// continue, so no rank waits for a failed one.
+// SaveCheckpoint and LoadCheckpoint are collective: every rank of `world` calls them with the same
+// arguments and its own parts, and every rank returns the same status. The ranks agree on errors
+// before they continue, so no rank waits for a failed one.
 //
 // Throws only the exceptions that `world` throws when a peer is gone.
 
@@ -65,6 +65,7 @@ struct LoadRules {
 // chunks.
 //
 // An error names the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
+// `rules` say which of these differences are none.
 // After an error the parts hold a mixture of old and new values and must not be used.
 //
 // `lineage` must hold the generation that loads. On success it is set to descend from this
@@ -74,7 +75,7 @@ Status LoadCheckpoint(const std::filesystem::path& directory, std::span<Stateful
                       const LoadRules& rules = {});
 
 // Returns the weights and buffers of a checkpoint, unsharded, by name. It leaves out optimizer
-// state. Not collective.
+// state. Verifies the checksums of what it reads: kDataLoss. Not collective.
 StatusOr<std::map<std::string, at::Tensor>> ReadWeights(const std::filesystem::path& directory);
 
 }  // namespace ds::checkpoint

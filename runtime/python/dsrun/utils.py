@@ -1,6 +1,7 @@
 """DeepSpeed's ``deepspeed.utils``: access to fp32 weights, gradients and optimizer state.
 
-The full getters return None for a parameter that no engine trains, as DeepSpeed's do. All are
+The getters return None for a parameter that no engine trains, and those of gradients before the
+step's last backward pass. All but the local getters of weights and optimizer state are
 collective: every rank calls them in the same order.
 """
 
