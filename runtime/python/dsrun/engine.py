@@ -434,7 +434,7 @@ class Engine(nn.Module):
     def save_checkpoint(self, save_dir, tag: str | None = None, client_state: dict | None = None,
                         save_latest: bool = True,
                         exclude_frozen_parameters: bool = False) -> bool:
-        """Saves weights, optimizer, schedule and `client_state` to save_dir/tag.
+        """Saves weights, optimizer, schedule and rank 0's `client_state` to save_dir/tag.
 
         The tag is global_step<N> by default. The folder holds a checkpoint of dsrun, which
         `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. With
@@ -448,9 +448,9 @@ class Engine(nn.Module):
             client = {"client_state": client_state or {}, "lr_scheduler": scheduler,
                       "rates": self.get_lr(), "trains": self.optimizer is not None,
                       "has_frozen": not exclude_frozen_parameters}
-            torch.save(client, folder / "client_state.pt")
+            _replace_file(folder / "client_state.pt", lambda path: torch.save(client, path))
             if save_latest:
-                (Path(save_dir) / "latest").write_text(str(tag))
+                _replace_file(Path(save_dir) / "latest", lambda path: path.write_text(str(tag)))
         comm.barrier()
         return True
 
@@ -458,6 +458,9 @@ class Engine(nn.Module):
                         load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True,
                         load_module_only: bool = False, custom_load_fn=None):
         """Loads what save_checkpoint saved. Returns (folder, client_state), or (None, {}).
+
+        Tensors of client_state are in host memory. Load files that you trust only: client_state may
+        have any objects of Python.
 
         Args:
             load_module_strict: if False, weights that the checkpoint does not have stay as they
@@ -475,7 +478,7 @@ class Engine(nn.Module):
             logger.warning("%s does not exist: nothing is loaded", latest)
             return None, {}
         folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
-        client = torch.load(folder / "client_state.pt", weights_only=False)
+        client = torch.load(folder / "client_state.pt", map_location="cpu", weights_only=False)
         with_optimizer = (load_optimizer_states and not load_module_only
                           and self.optimizer is not None)
         self._check_loads(folder, client, with_optimizer, load_module_strict)
@@ -580,6 +583,13 @@ def _frozen(module: nn.Module):
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
+
+
+def _replace_file(path: Path, write) -> None:
+    """Calls write(PART), then renames PART to `path`, which is at no time incomplete."""
+    part = path.with_name(path.name + ".part")
+    write(part)
+    os.replace(part, path)
 
 
 def _move(module: nn.Module, device: torch.device) -> None:
