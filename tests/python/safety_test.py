@@ -214,6 +214,19 @@ for key in ("partition_activations", "contiguous_memory_optimization", "cpu_chec
 assert not dsrun.checkpointing.is_configured()
 """)
 
+    def test_files_that_rank_0_cannot_write_are_an_error_of_all_ranks(self):
+        self.check("""
+import pathlib
+engine = make(3)
+kind = OSError if dsrun.comm.get_rank() == 0 else RuntimeError
+raises("File exists", lambda: engine.save_16bit_model(__file__), kind)
+folder = str(pathlib.Path(__file__).with_name("checkpoints"))
+pathlib.Path(folder, "first", "client_state.pt.part").mkdir(parents=True, exist_ok=True)
+raises("Is a directory", lambda: engine.save_checkpoint(folder, tag="first"), (OSError, RuntimeError))
+engine.save_checkpoint(folder, tag="second")
+engine.backward(loss_of(engine))
+""", ranks=2)
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

@@ -425,10 +425,12 @@ class Engine(nn.Module):
                          exclude_frozen_parameters: bool = False) -> bool:
         """Writes the full weights, in the training dtype, to one file."""
         state = self._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters)
-        if state is not None:
+
+        def write():
             os.makedirs(save_dir, exist_ok=True)
             torch.save(state, os.path.join(save_dir, save_filename))
-        comm.barrier()
+
+        _call_on_rank_0(write)
         return True
 
     def save_checkpoint(self, save_dir, tag: str | None = None, client_state: dict | None = None,
@@ -443,7 +445,8 @@ class Engine(nn.Module):
         tag = tag or f"global_step{self.global_steps}"
         folder = Path(save_dir) / str(tag)
         self.native.save(str(folder), frozen=not exclude_frozen_parameters)
-        if comm.get_rank() == 0:
+
+        def write():
             scheduler = getattr(self.lr_scheduler, "state_dict", dict)()
             client = {"client_state": client_state or {}, "lr_scheduler": scheduler,
                       "rates": self.get_lr(), "trains": self.optimizer is not None,
@@ -451,7 +454,8 @@ class Engine(nn.Module):
             _replace_file(folder / "client_state.pt", lambda path: torch.save(client, path))
             if save_latest:
                 _replace_file(Path(save_dir) / "latest", lambda path: path.write_text(str(tag)))
-        comm.barrier()
+
+        _call_on_rank_0(write)
         return True
 
     def load_checkpoint(self, load_dir, tag: str | None = None, load_module_strict: bool = True,
@@ -583,6 +587,22 @@ def _frozen(module: nn.Module):
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
+
+
+def _call_on_rank_0(function) -> None:
+    """Calls function() on rank 0; all ranks wait for its end, and raise if it does. Collective."""
+    failure = None
+    if comm.get_rank() == 0:
+        try:
+            function()
+        except Exception as error:
+            failure = error
+    try:
+        _native.agree("" if failure is None else f"{type(failure).__name__}: {failure}")
+    except RuntimeError:
+        if failure is None:
+            raise
+        raise failure from None
 
 
 def _replace_file(path: Path, write) -> None:
