@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from guide_cases import CASES, GOLDENS, command, needs, read_log
-from trainers_test import SKIPPED, differences, lacks, parse_options
+from guide_cases import CASES, GOLDENS, command, needs
+from trainers_test import check_log, parse_options, run_cases
 
 # DeepSpeed's Adam takes 1 - beta in fp32, which for the tutorials' 0.999 is 5e-5 off.
 RELATIVE = 2e-6
@@ -32,23 +32,8 @@ def run(options, case):
 def main():
     options = parse_options()
     goldens = json.loads(GOLDENS.read_text())
-    chosen = options.cases or list(CASES)
-    skipped = failed = 0
-    for case in chosen:
-        missing = [package for package in needs(case) if lacks(options.python, package)]
-        if missing:
-            print(f"SKIPPED {case}: {options.python} has no {', '.join(missing)}")
-            skipped += 1
-            continue
-        result = run(options, case)
-        wrong = list(differences(case, read_log(result.stdout), goldens[case], RELATIVE))[:10]
-        if result.returncode != 0:
-            wrong.insert(0, f"status {result.returncode}\n{result.stdout[-6000:]}")
-        failed += bool(wrong)
-        print("FAILED" if wrong else "ok", case, *wrong, sep="\n  ", flush=True)
-    if failed:
-        return 1
-    return SKIPPED if skipped == len(chosen) else 0
+    return run_cases(options, list(CASES), needs,
+                     lambda case: check_log(case, run(options, case), goldens[case], RELATIVE))
 
 
 if __name__ == "__main__":

@@ -64,10 +64,9 @@ def find_python():
     sys.exit(1 if "peers" in os.environ.get("DSRUN_REQUIRE", "").split(",") else SKIPPED)
 
 
-def check_case(options, case, goldens):
-    """What is wrong, line by line."""
-    result = run(options.bin / "dsrun", options.python, case)
-    wrong = list(differences(case, read_log(result.stdout), goldens[case]))
+def check_log(case, result, expected, relative=RELATIVE):
+    """What is wrong with the result of a script, line by line."""
+    wrong = list(differences(case, read_log(result.stdout), expected, relative))
     if result.returncode != 0:
         wrong.insert(0, f"status {result.returncode}\n{result.stdout[-6000:]}")
     return wrong[:10]
@@ -86,10 +85,9 @@ def parse_options(*flags):
     return options
 
 
-def main():
-    options = parse_options()
-    goldens = json.loads(GOLDENS.read_text())
-    chosen = options.cases or CASES
+def run_cases(options, cases, needs, check_case):
+    """Prints what check_case(case) finds wrong in the cases; returns the status of the test."""
+    chosen = options.cases or cases
     skipped = failed = 0
     for case in chosen:
         missing = [package for package in needs(case) if lacks(options.python, package)]
@@ -97,12 +95,19 @@ def main():
             print(f"SKIPPED {case}: {options.python} has no {', '.join(missing)}")
             skipped += 1
             continue
-        wrong = check_case(options, case, goldens)
+        wrong = check_case(case)
         failed += bool(wrong)
         print("FAILED" if wrong else "ok", case, *wrong, sep="\n  ", flush=True)
     if failed:
         return 1
     return SKIPPED if skipped == len(chosen) else 0
+
+
+def main():
+    options = parse_options()
+    goldens = json.loads(GOLDENS.read_text())
+    return run_cases(options, CASES, needs, lambda case: check_log(
+        case, run(options.bin / "dsrun", options.python, case), goldens[case]))
 
 
 if __name__ == "__main__":
