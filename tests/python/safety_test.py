@@ -212,6 +212,8 @@ for key in ("partition_activations", "contiguous_memory_optimization", "cpu_chec
     config = {"activation_checkpointing": {key: True}}
     raises("checkpointing.configure", lambda: dsrun.checkpointing.configure(None, config), NotImplementedError)
 assert not dsrun.checkpointing.is_configured()
+for call in (dsrun.comm.get_rank, dsrun.comm.get_world_size, dsrun.comm.barrier):
+    raises("the group of all ranks only", lambda: call(group=object()), NotImplementedError)
 """)
 
     def test_files_that_rank_0_cannot_write_are_an_error_of_all_ranks(self):

@@ -61,12 +61,20 @@ def is_initialized() -> bool:
 is_available = is_initialized
 
 
+def _check_group(group) -> None:
+    if group is not None and group is not torch.distributed.group.WORLD:
+        raise NotImplementedError("dsrun.comm has the group of all ranks only: use torch.distributed "
+                                  "for others")
+
+
 def get_rank(group=None) -> int:
+    _check_group(group)
     _join()
     return _native.rank()
 
 
 def get_world_size(group=None) -> int:
+    _check_group(group)
     _join()
     return _native.world_size()
 
@@ -78,12 +86,14 @@ def get_local_rank() -> int:
 
 def barrier(group=None) -> None:
     """Waits for all ranks."""
+    _check_group(group)
     _join()
     _native.barrier()
 
 
 def broadcast(tensor: torch.Tensor, src: int, group=None) -> None:
     """Copies the tensor of rank `src` into the contiguous `tensor` of every rank."""
+    _check_group(group)
     if not tensor.is_contiguous():
         raise ValueError("broadcast needs a contiguous tensor")
     if tensor.device != get_device():

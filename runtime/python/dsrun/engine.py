@@ -338,6 +338,7 @@ class Engine(nn.Module):
         return [] if self.optimizer is None else self.optimizer.param_groups
 
     def set_lr(self, lr: float) -> None:
+        """Sets the engine's rate, for one step if there is a schedule. Groups keep their ratios."""
         self._check_trains("set_lr")
         self.native.set_lr(lr)
         self.optimizer.show_rate()

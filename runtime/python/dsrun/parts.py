@@ -30,7 +30,8 @@ def move_to_device(item, device, criterion_func=None):
         item.data = item.to(device).data
         return item
     if isinstance(item, (list, tuple)):
-        return type(item)(move_to_device(value, device, criterion_func) for value in item)
+        moved = [move_to_device(value, device, criterion_func) for value in item]
+        return moved if isinstance(item, list) else tuple(moved)
     if isinstance(item, dict):
         return {key: move_to_device(value, device, criterion_func)
                 for key, value in item.items()}
