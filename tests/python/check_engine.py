@@ -256,6 +256,39 @@ def weights_can_be_read_and_written():
         engine.destroy()
 
 
+def parameters_of_two_engines_are_gathered_together():
+    """As TRL's SyncRefModelCallback does, for models with the same names."""
+    for stage in (2, 3):
+        engines = [dsrun.initialize(model=make_model("llama"), config=make_config(stage))[0]
+                   for _ in range(2)]
+        trained, reference = (engine.module for engine in engines)
+        run(engines[0], "llama", 1)
+        both = [*trained.parameters(), *reference.parameters()]
+        with zero.GatheredParameters(both, modifier_rank=0), torch.no_grad():
+            if RANK == 0:
+                for own, other in zip(trained.parameters(), reference.parameters()):
+                    other.copy_(own)
+        check(same(weights_of(reference), weights_of(trained)), f"not alike at stage {stage}")
+
+        def fail(both=both):
+            with zero.GatheredParameters(both, modifier_rank=0), torch.no_grad():
+                both[-1].fill_(1)
+                if RANK == 1:
+                    raise KeyError("of rank 1")
+        raises((RuntimeError, KeyError)[RANK], "of rank 1", fail)
+        check(same(weights_of(reference), weights_of(trained)), "an exception kept changes")
+
+        def write(module, args, both=both):
+            with zero.GatheredParameters(both, modifier_rank=0):
+                pass
+        hook = trained.model.register_forward_pre_hook(write)
+        raises(NotImplementedError, "write parameters between passes",
+               lambda: run(engines[0], "llama", 1))
+        hook.remove()
+        for engine in engines:
+            engine.destroy()
+
+
 def generation_works_while_sharded():
     plain = make_model("llama").eval()
     engine, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
@@ -358,7 +391,8 @@ def main():
               lambda: checkpoints_load_in_part(folders[1]),
               lambda: frozen_weights_can_be_left_out(folders[2]),
               lambda: an_engine_without_optimizer_evaluates(folders[3]),
-              weights_can_be_read_and_written, generation_works_while_sharded,
+              weights_can_be_read_and_written, parameters_of_two_engines_are_gathered_together,
+              generation_works_while_sharded,
               one_rank_generates_with_gathered_parameters,
               schedulers_and_optimizers_of_pytorch_work,
               an_exception_in_forward_leaves_the_engine_usable, many_engines_leave_nothing]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from .model_init import Init
@@ -23,12 +25,33 @@ def _parameters_of(params) -> list[torch.Tensor]:
         raise TypeError(f"GatheredParameters needs parameters, not {type(params).__name__}")
 
 
+class _GatheredOfEngine:
+    """GatheredParameters of parameters that one engine has, given as (parameter, name)."""
+
+    def __init__(self, engine, owned: list[tuple[torch.Tensor, str]], modifier_rank: int | None):
+        self.engine, self.owned, self.modifier_rank = engine, owned, modifier_rank
+
+    def __enter__(self):
+        names = sorted({name for _, name in self.owned})
+        self.engine.native.open_gathered(names, self.modifier_rank)
+        self.engine.passes.suspended += 1  # the module runs with the gathered values
+        for parameter, _ in self.owned:
+            parameter.ds_status = ZeroParamStatus.AVAILABLE
+
+    def __exit__(self, kind, error, trace):
+        for parameter, _ in self.owned:
+            parameter.ds_status = self.engine.idle_status
+        self.engine.passes.suspended -= 1
+        self.engine.native.close_gathered(describe_error(kind, error))
+
+
 class GatheredParameters:
     """Gives parameters their values, unsharded, within a ``with`` block.
 
     With `modifier_rank`, all ranks have the values that this rank has written when the block ends,
     also in shards and fp32 masters. Without it, changes are undone. All ranks enter and leave the
-    block together, with the same parameters. Within a forward pass it only gathers.
+    block together, with the same parameters, of any engines. Within a forward pass of their engine
+    it only gathers: a `modifier_rank` raises NotImplementedError there.
 
     Parameters that neither an engine nor zero.Init has sharded are left alone: they have their
     values.
@@ -37,50 +60,37 @@ class GatheredParameters:
     def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
         self.parameters = _parameters_of(params) if enabled else []
         self.modifier_rank = modifier_rank
-        self.engine = None
-        self.owned: list[torch.Tensor] = []  # the engine's
-        self._opened = Opened([], modifier_rank)  # those of zero.Init
+        self._blocks = contextlib.ExitStack()
 
     def __enter__(self):
         # Each once, in an order that all ranks have.
         sharded = {p.ds_id: p for p in self.parameters if is_sharded(p)}
-        sharded = [sharded[number] for number in sorted(sharded)]
-        self._opened = Opened(sharded, self.modifier_rank)
-        self._opened.__enter__()
-        owned = [(p, *owner_of(p)) for p in self.parameters]
-        owned = [(p, engine, name) for p, engine, name in owned if engine is not None]
-        if owned:
-            self._open(owned)
+        engines: dict[int, tuple] = {}
+        for parameter in self.parameters:
+            engine, name = owner_of(parameter)
+            if engine is not None:
+                engines.setdefault(id(engine), (engine, []))[1].append((parameter, name))
+        with contextlib.ExitStack() as blocks:
+            blocks.enter_context(Opened([sharded[number] for number in sorted(sharded)],
+                                        self.modifier_rank))
+            for engine, owned in engines.values():
+                if engine.passes.depth > 0:
+                    self._read_in_forward(engine, owned)
+                else:
+                    blocks.enter_context(_GatheredOfEngine(engine, owned, self.modifier_rank))
+            self._blocks = blocks.pop_all()
         return self
 
-    def _open(self, owned) -> None:
-        engine = owned[0][1]
-        if engine.passes.depth > 0:
-            # Twice: one that was gathered first may have been released for a later one.
-            for p, _, _ in owned + owned:
-                engine.passes.on_read(p)
-            return
-        self.engine = engine
-        self.owned = [p for p, _, _ in owned]
-        engine.native.open_gathered(sorted({name for _, _, name in owned}), self.modifier_rank)
-        engine.passes.suspended += 1  # the module runs with the gathered values
-        for p in self.owned:
-            p.ds_status = ZeroParamStatus.AVAILABLE
+    def _read_in_forward(self, engine, owned) -> None:
+        if self.modifier_rank is not None:
+            raise NotImplementedError("GatheredParameters(modifier_rank=...) within a forward pass: "
+                                      "write parameters between passes")
+        # Twice: one that was gathered first may have been released for a later one.
+        for parameter, _ in owned + owned:
+            engine.passes.on_read(parameter)
 
     def __exit__(self, kind, error, trace):
-        try:
-            self._opened.__exit__(kind, error, trace)
-        finally:
-            self._close(describe_error(kind, error))
-
-    def _close(self, text: str) -> None:
-        if self.engine is None:
-            return
-        for p in self.owned:
-            p.ds_status = self.engine.idle_status
-        engine, self.engine = self.engine, None
-        engine.passes.suspended -= 1
-        engine.native.close_gathered(text)
+        self._blocks.__exit__(kind, error, trace)
 
 
 def register_external_parameter(module, parameter) -> None:
