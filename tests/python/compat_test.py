@@ -261,6 +261,46 @@ engine.step()
 print([round(x, 5) for x in (before - module.bias).tolist()], engine.get_lr())
 """, "[0.5, 0.5] [0.25]")
 
+    def test_decays_of_groups_need_none_in_the_config(self):
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+groups = [{"params": [module.weight], "weight_decay": 0.5}, {"params": [module.bias], "weight_decay": 0.0}]
+before = [p.detach().clone() for p in (module.weight, module.bias)]
+engine, *_ = deepspeed.initialize(model=module, model_parameters=groups, config=config)
+engine.backward(engine(torch.ones(2, 3)).sum() * 0)
+engine.step()
+print([torch.allclose(p, factor * b) for p, b, factor in zip((module.weight, module.bias), before, (0.5, 1))])
+""", "[True, True]")
+
+    def test_leaf_modules_of_the_config_are_units(self):
+        self.check(ENGINE + """
+from dsrun.units import partition
+module = torch.nn.ModuleDict({"a": torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))})
+apart = len(partition(module))
+config["zero_optimization"] = {"stage": 3, "leaf_module": {"names": ["a"]}}
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+deepspeed.initialize(model=module, config=config)
+print(apart, len(partition(module)))
+""", "3 2")
+
+    def test_schedulers_that_would_have_no_effect_are_refused(self):
+        self.check(ENGINE + """
+errors = []
+def refused(call):
+    try:
+        call()
+    except (NotImplementedError, ValueError) as error:
+        errors.append(str(error).split(":")[0])
+def schedule(optimizer):
+    return torch.optim.lr_scheduler.StepLR(optimizer, 1)
+refused(lambda: deepspeed.initialize(model=module, lr_scheduler=schedule, config=config))
+config["optimizer"] = {"type": "Muon", "params": {"muon_lr": 0.1, "adam_lr": 0.01}}
+module.weight.use_muon, module.bias.use_muon = True, False
+engine, *_ = deepspeed.initialize(model=module, config=config)
+refused(lambda: engine.set_lr(0.5))
+print(errors)
+""", "['initialize(lr_scheduler=...) without an optimizer', 'optimizer.params has muon_lr or adam_lr']")
+
     def test_samples_are_counted_in_containers(self):
         self.check(ENGINE + """
 class OfDictionary(torch.nn.Module):

@@ -18,7 +18,7 @@ from . import _native, comm, optimizers
 from .checkpoint_files import resolve_latest
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .shards import Handover, ZeroParamStatus
-from .units import owner_of, partition, persistent_buffers
+from .units import owner_of, partition, persistent_buffers, set_leaf_modules_of_config
 from .utils import logger
 
 
@@ -129,6 +129,9 @@ class Engine(nn.Module):
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
         trains = "optimizer" in native_config
+        if lr_scheduler is not None and not trains:
+            raise ValueError("initialize(lr_scheduler=...) without an optimizer: give one, or name "
+                             "one in the config")
         has_schedule = trains and "scheduler" in native_config and lr_scheduler is None
         if not has_schedule:
             native_config.pop("scheduler", None)
@@ -138,6 +141,8 @@ class Engine(nn.Module):
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         _check_all_grouped(module, groups)
+        leaf_modules = native_config.get("zero_optimization", {}).pop("leaf_module", {})
+        set_leaf_modules_of_config(module, leaf_modules)
         units = partition(module)
         handover = Handover(units)
         with handover, contextlib.nullcontext() if trains else _frozen(module):
@@ -152,10 +157,11 @@ class Engine(nn.Module):
         self._own_parameters(units)
         self.optimizer = self.lr_scheduler = None
         if trains:
-            self.optimizer = optimizers.EngineOptimizer(groups, self.native, has_schedule)
+            self.optimizer = optimizers.EngineOptimizer(
+                groups, self.native, has_schedule, native_config["optimizer"])
             if self.zero_optimization_partition_weights():
                 self.optimizer.parameter_offload = ParameterOffload(module, self.passes)
-            if has_schedule or groups.section is None:  # the config names the rate
+            if has_schedule or groups.are_of_config:  # the config names the rate
                 self.optimizer.show_rate()
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
@@ -340,7 +346,7 @@ class Engine(nn.Module):
     def set_lr(self, lr: float) -> None:
         """Sets the engine's rate, for one step if there is a schedule. Groups keep their ratios."""
         self._check_trains("set_lr")
-        self.native.set_lr(lr)
+        self.optimizer.set_rate(lr)
         self.optimizer.show_rate()
 
     def was_step_applied(self) -> bool:
@@ -501,6 +507,10 @@ class Engine(nn.Module):
         if with_optimizer and not client.get("trains", True):
             raise ValueError(f"{folder} was saved by an engine without an optimizer: load it with "
                              "load_optimizer_states=False, or with load_module_only=True")
+        groups, saved = len(self._param_groups()), len(client["rates"])
+        if with_optimizer and groups != saved:
+            raise ValueError(f"{folder} has the rates of {saved} parameter groups, and the optimizer "
+                             f"has {groups}: load it with load_optimizer_states=False")
         frozen = any(not parameter.requires_grad for parameter in self.module.parameters())
         if strict and frozen and not client.get("has_frozen", True):
             raise ValueError(f"{folder} was saved with exclude_frozen_parameters: load it with "
@@ -527,7 +537,7 @@ class Engine(nn.Module):
         if self.optimizer is None:
             return
         if with_optimizer:  # rates belong to it
-            for group, rate in zip(self._param_groups(), client["rates"]):
+            for group, rate in zip(self._param_groups(), client["rates"], strict=True):
                 group["lr"] = rate
         if with_schedule and hasattr(self.lr_scheduler, "load_state_dict"):
             self.lr_scheduler.load_state_dict(client["lr_scheduler"])

@@ -25,6 +25,7 @@ class Groups:
 
     param_groups: list[dict]
     section: dict | None = None  # ds_config's "optimizer"; None: the config's own
+    are_of_config: bool = False  # the config's optimizer has the groups
     lr_factor: dict[int, float] = field(default_factory=dict)  # by id of the parameter
     decay_factor: dict[int, float] = field(default_factory=dict)
 
@@ -103,6 +104,21 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
     return groups
 
 
+def _with_decay_of(groups: list[dict], section: dict) -> dict | None:
+    """Returns the section with the groups' weight decay, if it has none; None if that is not so.
+
+    Without one, the engine's optimizer has its own default, which would apply to groups with 0.
+    """
+    params = section.get("params", {})
+    decays = [float(group["weight_decay"]) for group in groups if "weight_decay" in group]
+    if not decays or "weight_decay" in params:
+        return None
+    if len(decays) < len(groups):
+        raise ValueError("some parameter groups have a weight_decay, and neither the others nor "
+                         "optimizer.params of the config: write one there")
+    return {**section, "params": {**params, "weight_decay": max(decays)}}
+
+
 def from_parameters(model_parameters, section: dict) -> Groups:
     """Describes `model_parameters`, tensors or groups of them, for ds_config's optimizer.
 
@@ -119,11 +135,11 @@ def from_parameters(model_parameters, section: dict) -> Groups:
                 raise NotImplementedError(f"a parameter group with its own {option}: write it to "
                                           "optimizer.params of the config, for all groups")
     lr = _find_rate(listed, params)
-    decay = float(params.get("weight_decay", 0.0))
+    groups = Groups(listed, _with_decay_of(listed, section), are_of_config=True)
+    decay = float((groups.section or section).get("params", {}).get("weight_decay", 0.0))
     for group in listed:
         group["params"] = list(group["params"])
         group.setdefault("weight_decay", decay)
-    groups = Groups(listed)
     _set_factors(groups, lr, decay)
     return groups
 
@@ -136,7 +152,7 @@ class EngineOptimizer(torch.optim.Optimizer):
     rates, all by one factor, raise NotImplementedError at the next step.
     """
 
-    def __init__(self, groups: Groups, native, has_schedule: bool):
+    def __init__(self, groups: Groups, native, has_schedule: bool, section: dict):
         # The list of the script's own optimizer: a scheduler of that sets rates there.
         self.param_groups = groups.param_groups
         self.defaults = {}
@@ -144,6 +160,7 @@ class EngineOptimizer(torch.optim.Optimizer):
         self.overflow = False
         self._native = native
         self._has_schedule = has_schedule
+        self._has_two_rates = bool({"muon_lr", "adam_lr"} & set(section.get("params", {})))
         self._factors = [groups.lr_factor[id(group["params"][0])] if group["params"] else None
                          for group in groups.param_groups]
         self._fixed = self._fixed_options()
@@ -208,7 +225,14 @@ class EngineOptimizer(torch.optim.Optimizer):
                     "the rates of the parameter groups have changed against each other: the "
                     "engine keeps the ratios that they had at initialize()")
         if base is not None and base != self._native.lr:
-            self._native.set_lr(base)
+            self.set_rate(base)
+
+    def set_rate(self, rate: float) -> None:
+        """Sets the engine's rate, that of a group with the factor 1."""
+        if self._has_two_rates:
+            raise NotImplementedError("optimizer.params has muon_lr or adam_lr: a rate that the "
+                                      "script sets would be both's. Use a scheduler of the config")
+        self._native.set_lr(rate)
 
     def pull_rate(self) -> None:
         """Shows the engine's rate of the next step, if ds_config has a scheduler."""

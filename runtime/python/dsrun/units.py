@@ -27,20 +27,27 @@ def set_z3_leaf_modules(model: nn.Module, leaf_module_classes) -> list[nn.Module
     Classes are given as classes or by name. Returns the modules; raises ValueError if there are
     none.
     """
-    found = []
-    for module in model.modules():
-        for wanted in leaf_module_classes:
-            if isinstance(wanted, str):
-                matches = wanted in (type(module).__name__, _class_name(module))
-            else:
-                matches = isinstance(module, wanted)
-            if matches:
-                module._dsrun_leaf = True
-                found.append(module)
-                break
+    found = [module for module in model.modules() if _is_of(module, leaf_module_classes)]
     if not found:
         raise ValueError(f"the model has no module of the classes {leaf_module_classes}")
+    for module in found:
+        module._dsrun_leaf = True
     return found
+
+
+def set_leaf_modules_of_config(model: nn.Module, section: dict) -> None:
+    """Applies ds_config's zero_optimization.leaf_module; names without a module have no effect."""
+    unknown = set(section) - {"classes", "names", "name_suffixes"}
+    if unknown:
+        raise ValueError(f"zero_optimization.leaf_module has no key {', '.join(sorted(unknown))}")
+    for key, value in section.items():
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ValueError(f"zero_optimization.leaf_module.{key} is a list of texts")
+    names, suffixes = set(section.get("names", [])), tuple(section.get("name_suffixes", []))
+    for name, module in model.named_modules():
+        if (_is_of(module, section.get("classes", [])) or name in names
+                or (suffixes and name.endswith(suffixes))):
+            module._dsrun_leaf = True
 
 
 def owner_of(parameter: torch.Tensor):
@@ -60,6 +67,14 @@ def _class_name(module: nn.Module) -> str:
     if cls.__module__.startswith("torch.nn.modules.") and hasattr(nn, cls.__name__):
         name = f"torch.nn.{cls.__name__}"
     return name
+
+
+def _is_of(module: nn.Module, classes) -> bool:
+    """Returns whether the module is of one of the classes, which may be given by name."""
+    cls = type(module)
+    names = (cls.__name__, f"{cls.__module__}.{cls.__qualname__}", _class_name(module))
+    return any(wanted in names if isinstance(wanted, str) else isinstance(module, wanted)
+               for wanted in classes)
 
 
 def _block_classes(model: nn.Module) -> set[str]:
