@@ -136,6 +136,20 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& want
   return found;
 }
 
+Status TensorAccess::CheckIsHeld(const HeldTensor& found, const Wanted& wanted) {
+  std::int64_t held = found.held();
+  if (found.sharded) {
+    const zero::Context& context = engine_.components_->model.sharded->context();
+    held = 0;
+    for (const auto& rank :
+         comm::GatherNumbers({static_cast<double>(found.held())}, *context.groups.shards)) {
+      held += static_cast<std::int64_t>(rank[0]);
+    }
+  }
+  if (held == found.numel()) return OkStatus();
+  return NotFoundError("the optimizer keeps no state \"" + wanted.state + "\" of " + wanted.name);
+}
+
 StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   const zero::Context& context = engine_.components_->model.sharded->context();
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
@@ -143,18 +157,10 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
   // A drive may fail on one rank, while others continue to the next collective.
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(found.ReadInto(flat), *context.groups.all));
-  std::int64_t held = found.held();
   if (found.sharded) {
     context.groups.shards->AllReduce(flat, comm::ReduceOp::kSum, wanted.name);
-    held = 0;
-    for (const auto& rank :
-         comm::GatherNumbers({static_cast<double>(found.held())}, *context.groups.shards)) {
-      held += static_cast<std::int64_t>(rank[0]);
-    }
   }
-  if (held != found.numel()) {
-    return NotFoundError("the optimizer keeps no state \"" + wanted.state + "\" of " + wanted.name);
-  }
+  DS_RETURN_IF_ERROR(CheckIsHeld(found, wanted));
   return flat.div_(found.scale).view(found.shape);
 }
 
@@ -173,6 +179,7 @@ Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
   if (value.sizes() != at::IntArrayRef(found.shape)) {
     return InvalidArgumentError("the value for " + wanted.name + " has another shape");
   }
+  DS_RETURN_IF_ERROR(CheckIsHeld(found, wanted));
   const at::Tensor flat = value.reshape({-1});
   const Status written = found.Write([&](const HeldTensor::HeldRange& range) {
     return flat.narrow(0, range.start, range.source->count());
@@ -192,6 +199,7 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
                                 std::to_string(found.held()) + " elements");
   }
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(fits, *context.groups.all));
+  DS_RETURN_IF_ERROR(CheckIsHeld(found, wanted));
   std::int64_t taken = 0;
   const Status written = found.Write([&](const HeldTensor::HeldRange& range) {
     const std::int64_t count = range.source->count();

@@ -71,6 +71,8 @@ class TensorAccess {
 
   StatusOr<HeldTensor> Find(const Wanted& wanted);
   StatusOr<HeldTensor> FindWritable(const Wanted& wanted);
+  // Returns NotFound unless the ranks hold the full tensor. Collective.
+  Status CheckIsHeld(const HeldTensor& found, const Wanted& wanted);
   StatusOr<at::Tensor> GetFull(const Wanted& wanted);
   StatusOr<at::Tensor> GetLocal(const Wanted& wanted);
   Status SetFull(const Wanted& wanted, const at::Tensor& value);

@@ -301,6 +301,26 @@ refused(lambda: engine.set_lr(0.5))
 print(errors)
 """, "['initialize(lr_scheduler=...) without an optimizer', 'optimizer.params has muon_lr or adam_lr']")
 
+    def test_unknown_names_are_errors(self):
+        self.check(ENGINE + """
+import tempfile
+config["optimizer"] = {"type": "AdamW", "params": {"lr": 1.0}}
+engine, *_ = deepspeed.initialize(model=module, config=config)
+class Stream(torch.utils.data.IterableDataset):
+    pass
+errors = []
+for call in (lambda: deepspeed.utils.safe_set_full_optimizer_state(module.bias, torch.ones(2), "foo"),
+             lambda: engine.offload_states(include=["foo"]), lambda: engine.make_loader(Stream())):
+    try:
+        call()
+    except (KeyError, TypeError, ValueError) as error:
+        errors.append(type(error).__name__)
+with tempfile.TemporaryDirectory() as folder:
+    engine.save_checkpoint(folder, tag=0)
+    errors.append(engine.load_checkpoint(folder, tag=0)[0] == folder + "/0")
+print(errors)
+""", "['KeyError', 'ValueError', 'TypeError', True]")
+
     def test_samples_are_counted_in_containers(self):
         self.check(ENGINE + """
 class OfDictionary(torch.nn.Module):

@@ -201,6 +201,11 @@ TEST_P(Access, NamesMissingTensors) {
                 HasSubstr("no parameter layer.9.w"));
     EXPECT_THAT(tensors.GetFullOptimizerState("table", "momentum").status().message(),
                 HasSubstr("no state \"momentum\" of table"));
+    const at::Tensor table = tensors.GetFullFp32Param("table").value();
+    EXPECT_THAT(tensors.SetFullOptimizerState("table", "momentum", table).message(),
+                HasSubstr("no state \"momentum\" of table"));
+    EXPECT_THAT(tensors.SetLocalOptimizerState("table", "momentum", at::empty({0})).message(),
+                HasSubstr("no state \"momentum\" of table"));
     RunMicroBatch(*engine, run, 0);
     EXPECT_THAT(tensors.GetFullGrad("table").status().message(),
                 HasSubstr("1 micro-batches have been through backward"));

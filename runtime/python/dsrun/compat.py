@@ -60,6 +60,15 @@ def initialize(*args, **kwargs):
     return engine.initialize(*args, **kwargs)
 
 
+class Init(zero.Init):
+    """zero.Init, with torch.distributed initialized, as transformers' loading of models needs it."""
+
+    def __init__(self, *args, **kwargs):
+        if kwargs.get("enabled", True):
+            init_distributed()
+        super().__init__(*args, **kwargs)
+
+
 def log_dist(message: str, ranks=None, level=logging.INFO) -> None:
     """Logs the message on the ranks of the list; on all of them for None or -1 in it."""
     if not ranks or -1 in ranks or comm.get_rank() in ranks:
@@ -79,6 +88,7 @@ def _comm_names() -> dict:
 
 def _contents() -> dict[str, dict]:
     """The names of each module, which are set once its submodules are."""
+    zero_names = _names_of(zero) | {"Init": Init}
     accelerator = parts.Accelerator()
     get_accelerator = {"get_accelerator": lambda: accelerator}
     engine_names = {"DeepSpeedEngine": engine.Engine}
@@ -128,19 +138,19 @@ def _contents() -> dict[str, dict]:
             "UlyssesSPAttentionHF": parts.UlyssesSPAttentionHF,
             "UlyssesSPDataLoaderAdapter": parts.UlyssesSPDataLoaderAdapter},
         "deepspeed.runtime.utils": {"move_to_device": parts.move_to_device},
-        "deepspeed.runtime.zero": _names_of(zero),
+        "deepspeed.runtime.zero": zero_names,
         "deepspeed.runtime.zero.offload_config": {
             "OffloadDeviceEnum": parts.OffloadDeviceEnum,
             "OffloadStateTypeEnum": parts.OffloadStateTypeEnum},
         "deepspeed.runtime.zero.partition_parameters": {
-            **_names_of(zero),
+            **zero_names,
             # transformers replaces the function while zero.Init is active: Init needs none.
             "zero_wrapper_for_fp_tensor_constructor": None},
         "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist, **loaders},
         "deepspeed.utils.groups": {
             name: value for name, value in vars(groups).items() if not name.startswith("__")},
         "deepspeed.utils.zero_to_fp32": _names_of(checkpoint_files),
-        "deepspeed.zero": _names_of(zero),
+        "deepspeed.zero": zero_names,
     }
 
 

@@ -310,9 +310,12 @@ class Engine(nn.Module):
 
     def _make_loader(self, training_data, collate_fn, copy: int, shuffle: bool):
         """Returns the loader of copy number `copy` of the model, of dp_world_size."""
-        from torch.utils.data import DataLoader
+        from torch.utils.data import DataLoader, IterableDataset
         from torch.utils.data.distributed import DistributedSampler
 
+        if isinstance(training_data, IterableDataset):
+            raise TypeError("training_data is an IterableDataset, which ranks cannot divide: make a "
+                            "DataLoader of each rank's own samples")
         sampler = DistributedSampler(training_data, self.dp_world_size, copy, shuffle=shuffle)
         return DataLoader(training_data, batch_size=self.train_micro_batch_size_per_gpu(),
                           sampler=sampler, collate_fn=collate_fn,
@@ -400,6 +403,10 @@ class Engine(nn.Module):
         if getattr(device, "value", device) != "cpu":
             raise ValueError(f"offload_states(device={device!r}): state is moved to cpu only")
         names = [getattr(kind, "value", kind) for kind in include or []]
+        unknown = set(names) - set(_native.StateKind.__members__)
+        if unknown:
+            raise ValueError(f"offload_states(include=...) knows no {', '.join(sorted(unknown))}, but "
+                             f"{', '.join(_native.StateKind.__members__)}")
         self.native.offload_states([getattr(_native.StateKind, name) for name in names])
 
     def reload_states(self, non_blocking: bool = False) -> None:
@@ -449,7 +456,7 @@ class Engine(nn.Module):
         `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. With
         `exclude_frozen_parameters` it has no frozen weights: load it with load_module_strict=False.
         """
-        tag = tag or f"global_step{self.global_steps}"
+        tag = f"global_step{self.global_steps}" if tag is None else tag
         folder = Path(save_dir) / str(tag)
         self.native.save(str(folder), frozen=not exclude_frozen_parameters)
 

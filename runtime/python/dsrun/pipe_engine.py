@@ -162,8 +162,11 @@ class PipelineEngine(Engine):
         self.agg_train_loss = torch.tensor(result.loss)
         return self.agg_train_loss
 
-    def _run_step(self, run: Callable):
-        """Returns run(), unless an earlier step has ended in its middle: it is half done."""
+    def _run_step(self, run: Callable, trains: bool = True):
+        """Returns run(), unless an earlier step has ended in its middle: it is half done.
+
+        An evaluation changes no state, but on several stages its messages are on their way.
+        """
         if self._failed:
             raise RuntimeError("an exception has ended an earlier step within its micro-batches: "
                                "start the ranks again, and load a checkpoint")
@@ -172,7 +175,7 @@ class PipelineEngine(Engine):
         try:
             return run()
         except BaseException:
-            self._failed = self._begun > 0
+            self._failed = self._begun > 0 and (trains or self.num_stages > 1)
             raise
 
     def _read_batch(self) -> int:
@@ -265,7 +268,7 @@ class PipelineEngine(Engine):
         try:
             with torch.no_grad():
                 mean = self._run_step(lambda: self.native.evaluate_batch(
-                    self._read_batch, run, num_micro_batches or self.micro_batches))
+                    self._read_batch, run, num_micro_batches or self.micro_batches), trains=False)
         finally:
             self.training_dataloader, self.data_iterator = training
         are_scalars = all(map(_is_scalar, results))
