@@ -47,6 +47,8 @@ void FailureJudge::OnReport(const v1::RankReport& report) {
     const bool tells =
         report.error().absence() != v1::RankError::NONE && !report.error().absent().empty();
     if (tells && !testimony_.has_value()) testimony_ = Testimony{rank, report.error()};
+  } else if (report.has_end() && !failed()) {  // not because of a stop
+    left_.insert(rank);
   }
 }
 
@@ -70,8 +72,11 @@ bool FailureJudge::IsConsequence(const Culprit& culprit) const {
 // rank that has reported an error may be stopped before its process ends.
 bool FailureJudge::FailedAnyway(const v1::RankExited& exit) const {
   if (exit.signal() != 0 && !IsSignalOfStop(exit.signal())) return true;
-  const auto error = errors_.find(static_cast<int>(exit.rank()));
-  return error != errors_.end() && error->second.code() != kUnavailable;
+  const int rank = static_cast<int>(exit.rank());
+  const auto error = errors_.find(rank);
+  if (error != errors_.end()) return error->second.code() != kUnavailable;
+  // It had ended its work by itself, with a status of its own.
+  return exit.signal() == 0 && left_.contains(rank);
 }
 
 void FailureJudge::OnUserStop(int signal) { Blame(MakeUserStopVerdict(signal, generation_)); }

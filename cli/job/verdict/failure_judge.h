@@ -12,6 +12,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "cli/host/lease_keeper.h"
@@ -90,6 +91,7 @@ class FailureJudge {
   std::map<int, std::int64_t> last_step_;  // by rank
   std::map<int, v1::RankError> errors_;    // by rank: its first report
   std::map<int, StartedRank> processes_;   // by rank
+  std::set<int> left_;                     // ranks that reported their end before any failed
   std::optional<Testimony> testimony_;     // the first report of missing live ranks
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that failed during a stop

@@ -1,6 +1,7 @@
 """The end of the process: dsrun hears of an exception, and the ranks' connections are closed."""
 
 import atexit
+import signal
 import sys
 import traceback
 
@@ -27,6 +28,12 @@ def _report(kind, error, trace) -> None:
     _native.report_failure(f"{kind.__name__}: {error}{where}", _is_consequence(error))
 
 
+def _leave() -> None:
+    _native.leave()
+    # dsrun stops ranks that wait for this one. Its own status, which is the reason, shall be seen.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def install() -> None:
     sys.excepthook = _report
-    atexit.register(_native.leave)
+    atexit.register(_leave)

@@ -63,10 +63,11 @@ def initialize(*args, **kwargs):
 class Init(zero.Init):
     """zero.Init, with torch.distributed initialized, as transformers' loading of models needs it."""
 
+    @functools.wraps(zero.Init.__init__)
     def __init__(self, *args, **kwargs):
-        if kwargs.get("enabled", True):
-            init_distributed()
         super().__init__(*args, **kwargs)
+        if self.enabled:
+            init_distributed()
 
 
 def log_dist(message: str, ranks=None, level=logging.INFO) -> None:

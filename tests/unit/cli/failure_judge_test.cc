@@ -75,6 +75,13 @@ TEST(FailureJudgeTest, AStopThatMeetsARankOnItsWayOutTakesNoBlameFromIt) {
   EXPECT_EQ(stopped_after_it.failure().message, "the loss is NaN");
   EXPECT_EQ(stopped_after_it.failure().exit_code, 1);
   EXPECT_EQ(stopped_after_it.failure().signal, 0);
+  // A script that leaves with a status, which the others miss.
+  v1::Event left;
+  left.mutable_rank_report()->set_rank(1);
+  left.mutable_rank_report()->mutable_end();
+  const v1::Event exited = Exited(1, 5, 0, true);
+  EXPECT_EQ(After({left, Missed(0), Exited(0, 1), exited}).failure().exit_code, 5);
+  EXPECT_EQ(After({Missed(0), Exited(0, 1), left, exited}).failure().rank, 0) << "of the stop";
   // What a stop does to ranks is no reason, nor is another one that is missed, too.
   for (const v1::Event& stopped :
        {Exited(1, 0, SIGTERM, true), Exited(1, 0, SIGKILL, true), Exited(1, 1, 0, true)}) {
