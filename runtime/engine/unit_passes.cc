@@ -18,6 +18,36 @@
 namespace ds::engine {
 namespace {
 
+// Returns whether the parameter still is a view of the engine's buffer, or waits for its values.
+bool HasItsMemory(const zero::FlatParameters& parameters, int i) {
+  const at::Tensor& tensor = parameters.parameter(i).tensor;
+  const zero::FlatRange& range = parameters.layout().parameter(i);
+  if (tensor.storage_offset() != range.start || tensor.numel() != range.count ||
+      !tensor.is_contiguous()) {
+    return false;
+  }
+  if (zero::IsReleased(tensor)) return true;
+  // is_alias_of would read the buffer, which may be released.
+  const at::Tensor& full = parameters.full();
+  return full.defined() && tensor.scalar_type() == full.scalar_type() &&
+         tensor.storage().unsafeGetStorageImpl() == full.storage().unsafeGetStorageImpl();
+}
+
+Status CheckMemoryOf(const zero::Unit& unit) {
+  for (const auto& bucket : unit.buckets()) {
+    const zero::FlatParameters& parameters = bucket->parameters();
+    for (int i = 0; i < parameters.layout().size(); ++i) {
+      if (HasItsMemory(parameters, i)) continue;
+      return FailedPreconditionError(
+          "parameter " + parameters.parameter(i).name +
+          " has been given other memory than the engine's, as by p.data = x: its values would be "
+          "neither trained nor saved. Write them in place, within GatheredParameters(p, "
+          "modifier_rank=0): p.data.copy_(x). Change shapes and dtypes before the engine is made");
+    }
+  }
+  return OkStatus();
+}
+
 bool IsLoss(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() == 1 && tensor.requires_grad();
 }
@@ -59,6 +89,10 @@ void UnitPasses::Enter(int unit) { engine_.model.sharded->Enter(unit); }
 void UnitPasses::ReadsAlso(int unit, int other) { engine_.model.sharded->AddReads(unit, other); }
 
 std::vector<at::Tensor> UnitPasses::Leave(int unit, std::vector<at::Tensor> outputs) {
+  // The parameters may lose that memory now.
+  const Status status =
+      CheckMemoryOf(*engine_.model.sharded->units().at(static_cast<std::size_t>(unit)));
+  TORCH_CHECK(status.ok(), status.message());
   return engine_.model.sharded->LeaveForward(unit, std::move(outputs));
 }
 
@@ -84,6 +118,13 @@ void UnitPasses::RunChunk(const std::function<void()>& run) {
   in_chunk_ = true;
   const auto leave = c10::make_scope_exit([this] { in_chunk_ = false; });
   run();
+}
+
+Status UnitPasses::CheckMemory() const {
+  for (const auto& unit : engine_.model.sharded->units()) {
+    DS_RETURN_IF_ERROR(CheckMemoryOf(*unit));
+  }
+  return OkStatus();
 }
 
 void UnitPasses::OnBackwardFromOutputs(const at::Tensor& loss) {

@@ -28,6 +28,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
 
 namespace ds::engine {
@@ -50,7 +51,7 @@ class UnitPasses {
   void ReadsAlso(int unit, int other);
   // Ends the use of the unit's parameters. The caller must continue with the returned tensors in
   // place of `outputs`, all tensors that were computed with the parameters: the backward pass finds
-  // the unit by them.
+  // the unit by them. Throws if a parameter of the unit fails CheckMemory.
   std::vector<at::Tensor> Leave(int unit, std::vector<at::Tensor> outputs);
   // Ends the pass. The caller must continue with the returned tensors in place of the model's
   // `outputs`. A loss.backward() from them on is then a backward pass of this engine, with the
@@ -60,6 +61,10 @@ class UnitPasses {
   // Runs `run`, a forward pass that an executor has begun: within, BeginForward counts no
   // micro-batch, and EndForward returns its tensors as they are.
   void RunChunk(const std::function<void()>& run);
+
+  // Fails if the caller has given a parameter other memory than the engine's: the values there
+  // would be neither trained nor saved. Local.
+  Status CheckMemory() const;
 
  private:
   void OnBackwardFromOutputs(const at::Tensor& loss);

@@ -146,9 +146,15 @@ class BoundEngine {
 
   void BeginForward(std::int64_t samples, std::int64_t labels) {
     reports_.EndWait();
+    CheckMemory();
     passes().BeginForward({.samples = samples, .labels = labels});
   }
-  StepResult Step() { return Report(ValueOrThrow(engine().step())); }
+  StepResult Step() {
+    CheckMemory();
+    return Report(ValueOrThrow(engine().step()));
+  }
+  // Throws if the script has given a parameter other memory.
+  void CheckMemory() { ThrowIfError(passes().CheckMemory()); }
 
   // One full step of this rank's pipeline stage, or of the only one.
   StepResult TrainBatch(const ReadBatch& read_batch, const RunStage& run_stage) {
@@ -213,6 +219,7 @@ class BoundEngine {
 
   // Rank 0's dictionary has all parameters and buffers, the others' is empty.
   std::map<std::string, at::Tensor> Export() {
+    CheckMemory();
     std::map<std::string, at::Tensor> values;
     ThrowIfError(engine().ExportParameters([&](const std::string& name, const at::Tensor& value) {
       values[name] = value.clone();
@@ -222,6 +229,7 @@ class BoundEngine {
   }
 
   std::string Save(const std::string& root, bool frozen) {
+    CheckMemory();
     engine::ChosenState without_frozen(engine(), {.frozen = false});
     checkpoint::Stateful* const parts[] = {frozen ? &engine().state() : &without_frozen};
     const std::int64_t step = engine().finished_steps();

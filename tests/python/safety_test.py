@@ -99,6 +99,130 @@ raises("parameter 0.weight has no values any more", weight.sum)
 raises("make the model again", lambda: dsrun.initialize(model=engine.module, config=engine.config))
 """, ranks=2)
 
+    def test_parameters_with_other_memory_say_so(self):
+        self.check("""
+text = "parameter 0.weight has been given other memory than the engine's"
+convert = torch.nn.utils
+for stage in (0, 2, 3):
+    for change in (lambda w: setattr(w, "data", w.new_ones(4, 4)),
+                   lambda w: convert.vector_to_parameters(torch.ones(16), [w])):
+        engine = make(stage)
+        weight = engine.module[0].weight
+        change(weight)
+        for call in (lambda: loss_of(engine), lambda: engine.save_checkpoint("/nonexistent"),
+                     lambda: engine.save_16bit_model("/nonexistent")):
+            raises(text, call)
+        with torch.no_grad():
+            raises(text, lambda: loss_of(engine))
+    engine = make(stage)
+    weight = engine.module[0].weight
+    engine.backward(loss_of(engine))
+    weight.data = weight.new_ones(4, 4)
+    raises(text, engine.step)
+    engine = make(stage)
+    weight = engine.module[0].weight
+    engine.module[0].register_forward_pre_hook(lambda *_: setattr(weight, "data", weight.data.clamp(-0.1, 0.1)))
+    raises(text, lambda: (engine.backward(loss_of(engine)), engine.step()))
+engine = make(1)
+engine.module.double()
+raises("parameter 0.weight has been given", lambda: loss_of(engine))
+engine = make(1)
+engine.module.float()  # changes nothing
+for _ in range(2):
+    engine.offload_states()
+    engine.save_checkpoint(__file__ + ".saved")
+    engine.offload_states()
+    engine.backward(loss_of(engine))
+    engine.step()
+""", ranks=2)
+
+    def test_other_parameters_in_the_module_say_so(self):
+        self.check("""
+class Shift(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.zeros(4, 4))
+    def forward(self, weight):
+        return weight + self.shift
+
+changes = {
+    "0.weight": lambda model: setattr(model[0], "weight", torch.nn.Parameter(torch.ones(4, 4))),
+    "0.weight ": lambda model: model.load_state_dict(torch.nn.Sequential(
+        torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).state_dict(), assign=True),
+    "1.weight": lambda model: model.__setitem__(1, torch.nn.Linear(4, 4)),
+    "0.more": lambda model: model[0].register_parameter("more", torch.nn.Parameter(torch.zeros(1))),
+    "0.parametrizations.weight.0.shift": lambda model: torch.nn.utils.parametrize.register_parametrization(
+        model[0], "weight", Shift())}
+for stage in (0, 3):
+    for name, change in changes.items():
+        engine = make(stage)
+        change(engine.module)
+        text = f"parameter {name.strip()} is not the engine's"
+        for call in (lambda: loss_of(engine), engine.step, lambda: engine.save_checkpoint("/nonexistent")):
+            raises(text, call)
+engine = make(1)
+engine.module.append(torch.nn.Identity())
+engine.module[1].weight = engine.module[0].weight  # the engine's, too
+engine.backward(loss_of(engine))
+engine.step()
+with torch.no_grad():  # evaluates with other values
+    torch.func.functional_call(engine.module, {"0.weight": torch.ones(4, 4)}, torch.ones(2, 4))
+loss_of(engine)
+""")
+
+    def test_data_set_within_gathered_parameters_is_kept(self):
+        self.check("""
+rank = dsrun.comm.get_rank()
+for stage in range(4):
+    torch.manual_seed(1)
+    engine = make(stage)
+    torch.manual_seed(1)
+    twin = make(stage)
+    weight, bias = engine.module[0].weight, engine.module[0].bias
+    with zero.GatheredParameters([weight, bias], modifier_rank=1):
+        weight.data = torch.full((4, 4), float(rank))
+        torch.nn.utils.vector_to_parameters(torch.full((4,), 2.0 + rank), [bias])
+    with zero.GatheredParameters([twin.module[0].weight, twin.module[0].bias], modifier_rank=0):
+        twin.module[0].weight.data.fill_(1.0)
+        twin.module[0].bias.data.fill_(3.0)
+    for _ in range(2):
+        losses = [loss_of(one) for one in (engine, twin)]
+        assert losses[0].item() == losses[1].item()
+        for one, loss in zip((engine, twin), losses):
+            one.backward(loss)
+            one.step()
+    with zero.GatheredParameters([weight]):
+        before = weight.detach().clone()
+        weight.data = torch.zeros(4, 4)
+    def change(value):
+        with zero.GatheredParameters([weight], modifier_rank=0):
+            if rank == 0:
+                weight.data = value
+    text = "parameter 0.weight has got another shape or dtype within GatheredParameters"
+    raises(text, lambda: change(torch.zeros(5, 4)))
+    with zero.GatheredParameters([weight]):
+        assert torch.equal(weight, before)
+        square = weight.detach().t().clone()
+    with zero.GatheredParameters([weight], modifier_rank=0):
+        weight.data = weight.data.t()
+    with zero.GatheredParameters([weight]):
+        assert torch.equal(weight, square)
+    engine.backward(loss_of(engine))
+    engine.step()
+    raises(text, lambda: change(torch.zeros(4, 4, dtype=torch.double)))
+    def replace():
+        with zero.GatheredParameters([weight], modifier_rank=0):
+            engine.module[0].weight = torch.nn.Parameter(torch.ones(4, 4))
+    raises("parameter 0.weight is not the engine's", replace)
+engine = make(1)
+engine.save_checkpoint(__file__ + ".saved")
+assert engine.load_checkpoint(__file__ + ".saved", custom_load_fn=lambda src, dst: setattr(
+    dst[0].weight, "data", src["0.weight"] + 1))[0]
+weight = engine.module[0].weight.detach().clone()
+engine.load_checkpoint(__file__ + ".saved")
+torch.testing.assert_close(engine.module[0].weight + 1, weight)
+""", ranks=2)
+
     def test_a_destroyed_engine_says_so(self):
         self.check("""
 engine = make(1)

@@ -17,6 +17,7 @@ from torch import nn
 from . import _native, comm, optimizers
 from .checkpoint_files import resolve_latest
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
+from .ownership import GatheredMemory
 from .shards import Handover, ZeroParamStatus
 from .units import owner_of, partition, persistent_buffers, set_leaf_modules_of_config
 from .utils import logger
@@ -241,6 +242,7 @@ class Engine(nn.Module):
         `lr_kwargs` are given to the scheduler's step.
         """
         self._check_trains("step")
+        self.passes.owned.check()
         self.optimizer.push_rate()
         self._take_result(self.native.step(), lr_kwargs)
 
@@ -417,6 +419,7 @@ class Engine(nn.Module):
 
     def _full_state_dict(self) -> dict | None:
         """The module's state_dict with unsharded values, on rank 0; None elsewhere. Collective."""
+        self.passes.owned.check()
         values = self.native.export_parameters()
         if comm.get_rank() != 0:
             return None
@@ -457,6 +460,7 @@ class Engine(nn.Module):
         `exclude_frozen_parameters` it has no frozen weights: load it with load_module_strict=False.
         """
         tag = f"global_step{self.global_steps}" if tag is None else tag
+        self.passes.owned.check()
         folder = Path(save_dir) / str(tag)
         self.native.save(str(folder), frozen=not exclude_frozen_parameters)
 
@@ -529,16 +533,22 @@ class Engine(nn.Module):
             if self._names[id(parameter)] in source:  # tied weights have several names
                 source[name] = source[self._names[id(parameter)]]
         self.native.open_gathered(sorted(self._names.values()), 0)
+        memory = GatheredMemory([(parameter, name) for unit in self.passes.units
+                                 for name, parameter in unit.parameters.items()])
         error = "the function was interrupted"
         try:
             with torch.no_grad():
                 custom_load_fn(src=source, dst=self.module)
+            self.passes.owned.check()
             error = ""
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
             raise
         finally:
-            self.native.close_gathered(error)
+            changed = memory.take_back()
+            self.native.close_gathered(error or changed)
+        if changed:
+            raise RuntimeError(changed)
 
     def _load_schedule(self, client: dict, with_optimizer: bool, with_schedule: bool) -> None:
         if self.optimizer is None:

@@ -13,6 +13,7 @@ import sys
 import torch
 from torch import nn
 
+from .ownership import OwnedParameters
 from .units import Unit
 
 
@@ -119,6 +120,7 @@ class Passes:
         self.handles = []
         self.watched = []
         self._attach(model)
+        self.owned = OwnedParameters(model, units)
 
     def __deepcopy__(self, memo):
         return None
@@ -176,6 +178,8 @@ class Passes:
     def before(self, unit: int | None, args, kwargs):
         if not in_backward():
             if self.depth == 0:
+                if torch.is_grad_enabled():  # else functional_call may evaluate with other ones
+                    self.owned.check()
                 self.frames.clear()
                 self.readable = set()
                 self.native.begin_forward(count_samples((args, kwargs)), _count_labels(kwargs))

@@ -7,6 +7,7 @@ import contextlib
 import torch
 
 from .model_init import Init
+from .ownership import GatheredMemory
 from .shards import Opened, ZeroParamStatus, describe_error, is_sharded
 from .units import is_leaf_module, owner_of, set_z3_leaf_modules
 
@@ -34,6 +35,7 @@ class _GatheredOfEngine:
     def __enter__(self):
         names = sorted({name for _, name in self.owned})
         self.engine.native.open_gathered(names, self.modifier_rank)
+        self.memory = GatheredMemory(self.owned)
         self.engine.passes.suspended += 1  # the module runs with the gathered values
         for parameter, _ in self.owned:
             parameter.ds_status = ZeroParamStatus.AVAILABLE
@@ -42,7 +44,20 @@ class _GatheredOfEngine:
         for parameter, _ in self.owned:
             parameter.ds_status = self.engine.idle_status
         self.engine.passes.suspended -= 1
-        self.engine.native.close_gathered(describe_error(kind, error))
+        changed = self._find_changes()
+        self.engine.native.close_gathered(describe_error(kind, error) or changed)
+        if changed and error is None:
+            raise RuntimeError(changed)
+
+    def _find_changes(self) -> str:
+        """Returns the error of a change that the engine cannot keep."""
+        changed = self.memory.take_back()
+        if self.modifier_rank is not None and not changed:
+            try:
+                self.engine.passes.owned.check()
+            except RuntimeError as replaced:
+                return str(replaced)
+        return changed
 
 
 class GatheredParameters:
