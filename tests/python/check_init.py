@@ -19,7 +19,7 @@ import dsrun.compat
 
 dsrun.compat.install()
 
-from dsrun import zero  # noqa: E402
+from dsrun import model_init, zero  # noqa: E402
 
 
 def read_memory(key):
@@ -156,6 +156,131 @@ def constructors_find_the_values_of_inner_modules():
     check(len(values) == len(dict(plain.named_parameters())), "other parameters")
 
 
+class Holder(torch.nn.Module):
+    """Keeps a tensor that shares the memory of another module's parameter."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.values = layer.weight.data
+
+
+class Idioms(torch.nn.Module):
+    """Uses the parameters of its inner modules in many ways, each of a layer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(25))
+        kept = self.layers[0].weight.data  # written at the end
+        self.write_data(*self.layers[1:6])
+        self.initialize(*self.layers[6:11])
+        for parameter in self.layers[11].parameters():
+            if parameter.dim() > 1:
+                nn.init.constant_(parameter, 0.5)
+            parameter.data.mul_(parameter.numel() + parameter.shape[0])
+        with torch.no_grad():
+            self.layers[12].weight.view(-1)[:3].zero_()
+            torch._foreach_mul_([self.layers[13].weight, self.layers[14].weight.detach()], 3.0)
+            torch.add(self.layers[13].bias, 1, out=self.layers[13].bias)
+            self.layers[15].weight.copy_(self.layers[16].weight)
+            self.layers[15].bias *= 4
+            self.layers[16].weight[2:, 1] = 7
+            self.layers[17].weight.t_()
+        self.register_buffer("norm", self.layers[17].weight.detach().norm())
+        self.read = nn.Parameter(self.layers[18].weight.sum().detach() * torch.ones(2))
+        self.taken = nn.Parameter(self.layers[18].weight)
+        self.layers[18] = copy.deepcopy(self.layers[17])
+        self.layers[19].weight = nn.Parameter(torch.full((6, 6), 2.0))
+        self.layers[20].load_state_dict(self.layers[19].state_dict())
+        nn.utils.parametrizations.weight_norm(self.layers[21])
+        self.layers[22].half()
+        with zero.GatheredParameters(self.layers[14].weight, modifier_rank=0):
+            self.layers[14].weight.data.add_(1)
+        self.register_buffer("output", self.layers[23](torch.ones(2, 6)).detach())
+        kept.normal_()
+        holder = Holder(self.layers[24])
+        holder.values.normal_()
+
+    def write_data(self, filled, normal, replaced, reshaped, indexed):
+        filled.weight.data.fill_(2)
+        for module in normal.modules():
+            module.weight.data.normal_()
+        replaced.weight.data = torch.arange(36.0).view(6, 6)
+        reshaped.weight.data = torch.ones(2, 6)
+        indexed.weight.data[1].zero_()
+
+    def initialize(self, kaiming, xavier, orthogonal, reset, truncated):
+        torch.nn.init.kaiming_normal_(kaiming.weight)
+        torch.nn.init.xavier_uniform_(tensor=xavier.weight)
+        torch.nn.init.orthogonal_(orthogonal.weight)
+        reset.reset_parameters()
+        torch.nn.init.trunc_normal_(truncated.weight.data, std=0.1)
+
+
+def constructors_use_inner_modules_as_without_it():
+    def build():
+        torch.manual_seed(4 + RANK)
+        with zero.Init():
+            return Idioms()
+
+    torch.manual_seed(4)
+    plain = Idioms()
+    whole = dict(plain.named_parameters())
+    limit = model_init._Touched.limit
+    for model_init._Touched.limit in (limit, 0):
+        model = build()
+        values = values_of(model)
+        check(values.keys() == whole.keys(), f"other parameters: {values.keys() ^ whole.keys()}")
+        for key, value in whole.items():
+            check(values[key].dtype == value.dtype and torch.equal(values[key], value),
+                  f"{key}: other values")
+        if RANK == 0:  # buffers stay those of each rank
+            check(torch.equal(model.norm, plain.norm) and torch.equal(model.output, plain.output),
+                  "other reads")
+        parts = sum(-(-value.numel() // 2) for value in whole.values())
+        check(held(model) == parts, f"{held(model)} elements held, not {parts}")
+    model_init._Touched.limit = limit
+
+
+def parameters_that_no_tensor_shares_are_sharded_early():
+    class Counted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(20))
+            self.first = [self.layers[0].weight.data] if RANK == 1 else None
+            for layer in self.layers:
+                layer.weight.data.fill_(3)
+            self.gathered = [layer.weight.ds_status is zero.ZeroParamStatus.AVAILABLE
+                             for layer in self.layers]
+
+    limit, model_init._Touched.limit = model_init._Touched.limit, 3 * 8 * 8 * 4
+    with zero.Init():
+        model = Counted()
+        check(sum(model.gathered) < 8, f"{sum(model.gathered)} of 20 are gathered")
+        model.layers[1].weight.data.fill_(4)
+    model_init._Touched.limit = limit
+    values = values_of(model)
+    check(all(values[f"layers.{i}.weight"].eq(4 if i == 1 else 3).all() for i in range(20)),
+          "other values")
+
+
+def tensors_given_to_sharded_parameters_are_not_lost_silently():
+    with zero.Init():
+        layer = torch.nn.Linear(3, 3)
+
+        class Failing(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                layer.weight.data.fill_(6)
+                raise KeyError("in a constructor")
+        raises(KeyError, "in a constructor", Failing)
+    check(values_of(layer)["weight"].eq(6).all(), "a failed constructor's values are lost")
+    layer.weight.data = torch.ones(3, 3)
+    raises(RuntimeError, "modifier_rank=0", lambda: values_of(layer))
+    raises(RuntimeError, "modifier_rank=0", lambda: dsrun.initialize(
+        model=layer, config=make_config(3)))
+
+
 def contexts_nest_and_end(folder):
     def is_sharded(model):
         return hasattr(model.weight, "ds_tensor")
@@ -242,6 +367,9 @@ def main():
     ranks_start_from_the_first_ranks_values()
     parameters_can_be_written_before_an_engine()
     constructors_find_the_values_of_inner_modules()
+    constructors_use_inner_modules_as_without_it()
+    parameters_that_no_tensor_shares_are_sharded_early()
+    tensors_given_to_sharded_parameters_are_not_lost_silently()
     contexts_nest_and_end(parts)
     models_of_transformers_load(folder)
     print("all checks passed", flush=True)

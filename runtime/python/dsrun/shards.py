@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import enum
+import functools
 import itertools
 import weakref
 from typing import Callable
@@ -53,6 +54,28 @@ def is_sharded(parameter) -> bool:
     return hasattr(parameter, "ds_tensor")
 
 
+# By id, functions that shard parameters again which have values while zero.Init builds modules.
+touched: dict[int, Callable[[], None]] = {}
+
+
+def settle(parameters) -> None:
+    """Shards those of the parameters again that have their values since a constructor used them."""
+    for parameter in parameters:
+        shard_again = touched.pop(id(parameter), None)
+        if shard_again is not None:
+            shard_again()
+
+
+def _without_modes(function):
+    """Hides the function's use of parameters from zero.Init, which would gather them."""
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        with torch._C.DisableTorchFunction():
+            return function(*args, **kwargs)
+    return call
+
+
+@_without_modes
 def shard_parameter(parameter: torch.Tensor, name: str,
                     make_part: Callable[..., torch.Tensor] = torch.empty) -> None:
     """Keeps 1/N of rank 0's values on each of N ranks, in make_part(count, dtype=...).
@@ -72,8 +95,10 @@ def shard_parameter(parameter: torch.Tensor, name: str,
     keep_part(parameter, values)
 
 
+@_without_modes
 def _copy(parameter, memo):
     """copy.deepcopy for a sharded parameter: torch.nn.Parameter's would lose the part."""
+    settle([parameter])
     if parameter.ds_status is ZeroParamStatus.AVAILABLE:
         raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered: copy it outside of "
                            "GatheredParameters")
@@ -87,6 +112,7 @@ def _copy(parameter, memo):
     return copied
 
 
+@_without_modes
 def keep_part(parameter: torch.Tensor, values: torch.Tensor | None = None) -> None:
     """Empties the parameter, after this rank has kept its part of the values, if there are any."""
     part = parameter.ds_tensor
@@ -99,6 +125,7 @@ def keep_part(parameter: torch.Tensor, values: torch.Tensor | None = None) -> No
     _heap.count(full)
 
 
+@_without_modes
 def gather_values(parameter: torch.Tensor) -> torch.Tensor:
     """Returns the values of all ranks' parts, in the parameter's own shape."""
     part = parameter.ds_tensor
@@ -108,17 +135,38 @@ def gather_values(parameter: torch.Tensor) -> torch.Tensor:
     return full[:parameter.ds_numel].view(parameter.ds_shape)
 
 
+def _count_uses(tensor: torch.Tensor) -> int:
+    """Returns how many tensors have the memory of this one, and this call."""
+    storage = tensor.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+@_without_modes
+def share_memory(parameters: list[torch.Tensor]) -> list[bool]:
+    """Returns for each gathered parameter whether, on any rank, another tensor has its memory."""
+    single = torch.empty(1)
+    alone = _count_uses(single)
+    shared = torch.tensor([_count_uses(p) > alone for p in parameters], dtype=torch.int32,
+                          device=comm.get_device())
+    of_ranks = shared.repeat(_native.world_size())
+    _native.all_gather(of_ranks, shared, "tensors that share a parameter's memory")
+    return of_ranks.view(-1, len(parameters)).any(0).tolist()
+
+
+@_without_modes
 def open_parameters(parameters: list[torch.Tensor]) -> None:
     """Gives the parameters their values until close_parameters."""
     for parameter in parameters:
         if parameter.ds_status is not ZeroParamStatus.NOT_AVAILABLE:
             raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered already: nested "
                                "GatheredParameters cannot have the same parameters")
+        _check_empty(parameter)
     for parameter in parameters:
         parameter.data = gather_values(parameter)
         parameter.ds_status = ZeroParamStatus.AVAILABLE
 
 
+@_without_modes
 def close_parameters(parameters: list[torch.Tensor], modifier_rank: int | None,
                      error: str = "") -> None:
     """Keeps what `modifier_rank` has written, if it is not None; else the values from before.
@@ -168,6 +216,13 @@ class Opened:
                 raise
 
 
+def _check_empty(parameter: torch.Tensor) -> None:
+    if parameter.numel() > 0:
+        raise RuntimeError(f"parameter {parameter._dsrun_name} has got a tensor of shape "
+                           f"{tuple(parameter.shape)} while it was sharded: write it within "
+                           "zero.GatheredParameters(..., modifier_rank=0)")
+
+
 def _check_shapes(parameters: list[torch.Tensor]) -> None:
     for parameter in parameters:
         if parameter.shape != parameter.ds_shape or parameter.dtype != parameter.ds_tensor.dtype:
@@ -188,11 +243,14 @@ class Handover:
         self.units = [list(unit.parameters.values()) for unit in units]
         self.sharded = [p for unit in self.units for p in unit if is_sharded(p)]
 
+    @_without_modes
     def __enter__(self):
+        settle(self.sharded)
         for parameter in self.sharded:
             if parameter.ds_status is not ZeroParamStatus.NOT_AVAILABLE:
                 raise RuntimeError(f"parameter {parameter._dsrun_name} is gathered: call "
                                    "initialize() outside of GatheredParameters")
+            _check_empty(parameter)
         for parameter in self.sharded:
             shape = torch.empty(parameter.ds_shape, dtype=parameter.ds_tensor.dtype,
                                 device=comm.get_device())
@@ -205,6 +263,7 @@ class Handover:
             if is_sharded(parameter):
                 keep_part(parameter)
 
+    @_without_modes
     def write(self, unit: int) -> bool:
         """Writes the unit's values; returns whether all of them are the same on every rank."""
         for parameter in self.units[unit]:

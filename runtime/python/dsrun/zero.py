@@ -8,7 +8,7 @@ import torch
 
 from .model_init import Init
 from .ownership import GatheredMemory
-from .shards import Opened, ZeroParamStatus, describe_error, is_sharded
+from .shards import Opened, ZeroParamStatus, describe_error, is_sharded, settle
 from .units import is_leaf_module, owner_of, set_z3_leaf_modules
 
 __all__ = ["GatheredParameters", "Init", "ZeroParamStatus", "is_leaf_module",
@@ -78,6 +78,7 @@ class GatheredParameters:
         self._blocks = contextlib.ExitStack()
 
     def __enter__(self):
+        settle(self.parameters)
         # Each once, in an order that all ranks have.
         sharded = {p.ds_id: p for p in self.parameters if is_sharded(p)}
         engines: dict[int, tuple] = {}
