@@ -7,16 +7,15 @@ Needs torch, deepspeed, transformers, accelerate and peft from PyPI, and a C++ c
 that are not named keep their records.
 """
 
-import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/python"))
-from guide_cases import CASES, GOLDENS, command, read_log  # noqa: E402
+from record_cases import run, update  # noqa: E402
+from guide_cases import CASES, GOLDENS, command  # noqa: E402
 
 # Accelerate takes each rank of a DeepSpeed job on a host without a GPU for the only one.
 PROGRAM = """
@@ -37,21 +36,11 @@ def record(case):
         program.write_text(PROGRAM)
         environment = dict(os.environ, OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu")
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(program)]
-        result = subprocess.run([*launch, *command(case, folder)], cwd=folder, env=environment, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{case}: status {result.returncode}\n{result.stdout}")
-    return read_log(result.stdout)
+        return run(case, [*launch, *command(case, folder)], folder, environment)
 
 
 def main():
-    goldens = json.loads(GOLDENS.read_text()) if GOLDENS.exists() else {}
-    for case in sys.argv[1:] or CASES:
-        print(case, flush=True)
-        goldens[case] = record(case)
-        lines = [json.dumps(case) + ": [\n  " + ",\n  ".join(json.dumps(entry) for entry in goldens[case]) + "]"
-                 for case in sorted(goldens)]
-        GOLDENS.write_text("{" + ",\n".join(lines) + "}\n")
+    update(GOLDENS, sys.argv[1:] or CASES, record)
 
 
 if __name__ == "__main__":

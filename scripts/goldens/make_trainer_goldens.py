@@ -7,16 +7,15 @@ Needs torch, deepspeed, transformers, trl, peft and datasets from PyPI, and a C+
 that are not named keep their records.
 """
 
-import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/python"))
-from trainer_cases import CASES, GOLDENS, command, read_log  # noqa: E402
+from record_cases import run, update  # noqa: E402
+from trainer_cases import CASES, GOLDENS, command  # noqa: E402
 
 
 def record(case):
@@ -24,22 +23,11 @@ def record(case):
         environment = dict(os.environ, OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TMPDIR=folder, DS_ACCELERATOR="cpu",
                            TOKENIZERS_PARALLELISM="false")
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-        result = subprocess.run([*launch, *command(case, "deepspeed")], cwd=folder, env=environment, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{case}: status {result.returncode}\n{result.stdout}")
-    return read_log(result.stdout)
+        return run(case, [*launch, *command(case, "deepspeed")], folder, environment)
 
 
 def main():
-    goldens = json.loads(GOLDENS.read_text()) if GOLDENS.exists() else {}
-    for case in sys.argv[1:] or CASES:
-        print(case, flush=True)
-        goldens[case] = record(case)
-    GOLDENS.parent.mkdir(exist_ok=True)
-    lines = [json.dumps(case) + ": [\n  " + ",\n  ".join(json.dumps(entry) for entry in goldens[case]) + "]"
-             for case in sorted(goldens)]
-    GOLDENS.write_text("{" + ",\n".join(lines) + "}\n")
+    update(GOLDENS, sys.argv[1:] or CASES, record)
 
 
 if __name__ == "__main__":
