@@ -46,6 +46,19 @@ print(importlib.util.find_spec("deepspeed").name, version == deepspeed.__version
         self.check(INSTALLED + "import deepspeed\ndsrun.compat.install()\nprint(deepspeed.DeepSpeedEngine.__module__)",
                    "dsrun.engine")
 
+    def test_threads_of_torch_distributed_end(self):
+        self.check(INSTALLED + """
+import os, torch
+def count():
+    return sum("gloo" in open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir("/proc/self/task"))
+dsrun.compat.init_distributed("gloo")
+import torch.distributed.nn.functional
+torch.distributed.all_reduce(torch.ones(2))
+before = count()
+dsrun.compat.leave_distributed()
+print(before > 0, count())
+""", "True 0")
+
     def test_deepspeed_itself_is_refused(self):
         self.check("import sys, types\nsys.modules['deepspeed'] = types.ModuleType('deepspeed')\n" + INSTALLED,
                    "RuntimeError: dsrun.compat.install: DeepSpeed itself has been imported already")

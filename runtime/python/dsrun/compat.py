@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import importlib.machinery
 import importlib.metadata
 import logging
@@ -40,6 +41,9 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
     comm.init_distributed(dist_backend, *args, **kwargs)
     if torch.distributed.is_initialized():
         return
+    # Default arguments of its functions are the group of this moment. Were it the ranks' group, its
+    # threads would not end in leave_distributed, and the process may abort while they free tensors.
+    importlib.import_module("torch.distributed.nn.functional")
     alone = {} if "MASTER_ADDR" in os.environ else {
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
     backend = dist_backend or parts.Accelerator().communication_backend_name()
