@@ -87,6 +87,11 @@ StatusOr<ParameterIndex> FindParameter(const zero::ShardedModel& model, const st
 
 }  // namespace
 
+bool TensorAccess::HasGradients() const {
+  const StepContext& step = engine_.components_->step;
+  return step.state.current.micro_batches > 0 && step.IsUpdateDue();
+}
+
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   TrainedModel& model = engine_.components_->model;
   DS_RETURN_IF_ERROR(CheckModelIsUnsplit(engine_.components_->topology.mesh, "TensorAccess"));

@@ -42,6 +42,8 @@ class TensorAccess {
   Status SetFullGrad(const std::string& name, const at::Tensor& value);
   Status SetFullOptimizerState(const std::string& name, const std::string& state,
                                const at::Tensor& value);
+  // Returns whether all micro-batches of a step have been through backward, so that step() is next.
+  bool HasGradients() const;
   // Replaces the gradient of each parameter by the result of `update`, which must be the same on
   // every rank.
   using GradientUpdate =

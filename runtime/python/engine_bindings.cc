@@ -185,9 +185,8 @@ class BoundEngine {
       return ValueOrThrow(local ? access.GetLocalOptimizerState(name, state)
                                 : access.GetFullOptimizerState(name, state));
     }
-    auto gradient = local ? access.GetLocalGrad(name) : access.GetFullGrad(name);
-    if (gradient.status().code() == StatusCode::kFailedPrecondition) return std::nullopt;
-    return ValueOrThrow(std::move(gradient));
+    if (!access.HasGradients()) return std::nullopt;
+    return ValueOrThrow(local ? access.GetLocalGrad(name) : access.GetFullGrad(name));
   }
 
   void SetTensor(const std::string& kind, const std::string& name, const std::string& state,

@@ -78,6 +78,29 @@ for stage in range(3):
     assert torch.equal(weight, before), "a module without its engine keeps its values"
 """)
 
+    def test_parameters_of_later_stay_with_the_module(self):
+        self.check("""
+engine = make(1)
+module = engine.module
+module.scale = torch.nn.Parameter(torch.ones(1))
+new = module[0].weight = torch.nn.Parameter(torch.zeros(4, 4))
+raises("is not the engine's", lambda: loss_of(engine))
+engine.destroy()
+assert module[0].weight is new and "scale" in dict(module.named_parameters())
+again = dsrun.initialize(model=module, config=engine.config)[0]
+assert again.module[0].weight is new and len(list(again.module.parameters())) == 5
+""")
+
+    def test_a_gradient_within_gathered_parameters_is_an_error(self):
+        self.check("""
+engine = make(3)
+engine.backward(loss_of(engine))
+weight = engine.module[0].weight
+with zero.GatheredParameters(weight):
+    raises("within GatheredParameters", lambda: utils.safe_get_full_grad(weight))
+assert utils.safe_get_full_grad(weight).abs().sum() > 0
+""")
+
     def test_aliases_of_released_parameters_say_so(self):
         self.check("""
 engine = make(3)

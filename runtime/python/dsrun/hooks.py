@@ -118,7 +118,7 @@ class Passes:
         self.closed = False
         self.suspended = 0  # the module runs by itself while it is above 0
         self.handles = []
-        self.watched = []
+        self.watched: list[nn.Module] = []
         self._attach(model)
         self.owned = OwnedParameters(model, units)
 
@@ -138,7 +138,7 @@ class Passes:
                 _Hook(self, index, "after"), always_call=True))
         for module in model.modules():
             if any(p is not None for p in module._parameters.values()):
-                self.watched.append((module, module._parameters))
+                self.watched.append(module)
                 module._parameters = WatchedParameters(module._parameters, self.on_read)
 
     def detach(self) -> None:
@@ -147,8 +147,8 @@ class Passes:
         self.closed = True
         for handle in self.handles:
             handle.remove()
-        for module, parameters in self.watched:
-            module.__dict__["_parameters"] = parameters
+        for module in self.watched:  # with what the script has added or replaced since
+            module.__dict__["_parameters"] = dict(module._parameters)
 
     def enter(self, unit: int) -> None:
         self.native.enter(unit)
