@@ -75,6 +75,22 @@ void BindCollectives(py::module_& module) {
         FindRanks(ranks).AllReduce(tensor, comm::ReduceOp::kSum, "comm.add_up");
       },
       Released());
+}
+
+// Collectives of texts.
+void BindTexts(py::module_& module) {
+  // Returns the texts of all ranks, in their order, on rank 0; an empty list elsewhere.
+  module.def(
+      "gather_texts",
+      [](const std::string& text) { return comm::GatherTexts(text, Process::Get().world()); },
+      Released());
+  // Returns rank 0's text.
+  module.def(
+      "broadcast_text",
+      [](const std::string& text) {
+        return comm::BroadcastText(text, /*root=*/0, Process::Get().world());
+      },
+      Released());
   // Raises the error of the first rank that has one ("": none), on every rank.
   module.def(
       "agree",
@@ -107,6 +123,7 @@ PYBIND11_MODULE(_native, module) {
   BindFunctions(module);
   BindProcess(module);
   BindCollectives(module);
+  BindTexts(module);
   BindEngine(module);
   BindCheckpoints(module);
 }

@@ -28,7 +28,10 @@ class PythonPackageTest : public ::testing::Test {
     python_ = check.out.substr(0, check.out.find('\n'));
   }
   ProgramResult RunOnTwoRanks(const std::vector<std::string>& script) {
-    std::vector<std::string> command = {DS_BIN_DIR "/dsrun", "--num_gpus", "2",
+    return RunOnRanks("2", script);
+  }
+  ProgramResult RunOnRanks(const std::string& ranks, const std::vector<std::string>& script) {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun", "--num_gpus", ranks,
                                         "--device",          "cpu",        "--run_dir",
                                         Path("run"),         "--python",   python_};
     command.insert(command.end(), script.begin(), script.end());
@@ -60,6 +63,13 @@ TEST_F(PythonPackageTest, BuildsModelsInShards) {
 TEST_F(PythonPackageTest, StagesOfAPipelineTrainAsPyTorchDoes) {
   const ProgramResult result =
       RunOnTwoRanks({DS_SOURCE_DIR "/tests/python/check_pipeline.py", Path("checkpoints")});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all checks passed"));
+}
+
+TEST_F(PythonPackageTest, CopiesOfStagesTrainAsPyTorchDoes) {
+  const ProgramResult result =
+      RunOnRanks("4", {DS_SOURCE_DIR "/tests/python/check_pipeline.py", Path("checkpoints")});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("all checks passed"));
 }

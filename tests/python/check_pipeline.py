@@ -162,6 +162,7 @@ def checkpoints_continue_on_other_stages(folder):
     whole = make_engine(2, zero=1)
     train(whole, 2)
     whole.save_checkpoint(folder, client_state={"epoch": 2})
+    saved = whole._zero3_consolidated_16bit_state_dict()
     expected = train(whole, 2, first=2)
     again = make_engine(2)
     path, client = again.load_checkpoint(folder)
@@ -176,6 +177,27 @@ def checkpoints_continue_on_other_stages(folder):
     alone.load_checkpoint(folder)
     evaluated = evaluate(alone, num_micro_batches=3), evaluate(whole, num_micro_batches=3)
     check(alone.global_steps == 2 and all(loss.isfinite() for loss in evaluated), "one stage")
+    loaded = alone._zero3_consolidated_16bit_state_dict()
+    if RANK == 0:
+        check(all(torch.equal(loaded[name], saved[name]) for name in saved), "one stage has others")
+
+
+def frozen_parts_may_be_those_of_one_stage(folder):
+    def make():
+        module = PipelineModule([LayerSpec(nn.Linear, 4, 4), LayerSpec(nn.Linear, 4, 4)], loss_fn=nn.MSELoss(),
+                                topology=PipeDataParallelTopology(2, WORLD // 2), partition_method="uniform")
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name not in ("0.weight", "1.bias"))
+        return dsrun.initialize(model=module, config={
+            "train_micro_batch_size_per_gpu": 2, "optimizer": ADAMW})[0]
+
+    engine = make()
+    state = engine._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters=True)
+    if RANK == 0:
+        check(set(state) == {"0.bias", "1.weight"}, f"{set(state)}")
+    engine.save_checkpoint(folder, exclude_frozen_parameters=True)
+    raises(ValueError, "load_module_strict=False", lambda: make().load_checkpoint(folder))
+    make().load_checkpoint(folder, load_module_strict=False)
 
 
 def data_and_rates_come_from_initialize():
@@ -234,7 +256,8 @@ def others_are_refused():
 def main():
     torch.set_num_threads(1)
     for one in (losses_equal_pytorch, evaluations_have_outputs,
-                lambda: checkpoints_continue_on_other_stages(sys.argv[1]),
+                lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
+                lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
                 data_and_rates_come_from_initialize, a_step_that_fails_in_its_middle_is_the_last,
                 others_are_refused):
         one()

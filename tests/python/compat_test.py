@@ -285,6 +285,34 @@ engine.step()
 print([torch.allclose(p, factor * b) for p, b, factor in zip((module.weight, module.bias), before, (0.5, 1))])
 """, "[True, True]")
 
+    def test_no_clipping_may_be_infinite(self):
+        self.check(ENGINE + """
+config.update(gradient_clipping=float("inf"), optimizer={"type": "SGD", "params": {"lr": 1.0}})
+before = module.bias.detach().clone()
+engine, *_ = deepspeed.initialize(model=module, config=config)
+engine.backward(engine(torch.ones(2, 3)).sum() * 50)
+engine.step()
+print((before - module.bias).tolist(), engine.gradient_clipping())
+""", "[100.0, 100.0] inf")
+
+    def test_values_that_have_no_meaning_are_refused_by_key(self):
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+for wrong in ({"fp16": "on"}, {"zero_optimization": [1]},
+              {"zero_optimization": {"stage": "two"}}, {"gradient_clipping": "auto"},
+              {"zero_optimization": {"reduce_bucket_size": float("inf")}}, {"gradient_clipping": float("nan")},
+              {"tensor_parallel": {"autotp_size": 2}}, {"sequence_parallel_size": 2}, {"pipeline": {"stages": 2}},
+              {"bf16": None, "zero_optimization": None}, {"fp16": {"enabled": "auto", "auto_cast": True}}):
+    try:
+        engine, *_ = deepspeed.initialize(model=module, config=config | wrong)
+        print(list(wrong), "is accepted", engine(torch.ones(2, 3)).dtype)
+    except (ValueError, NotImplementedError, RuntimeError) as error:
+        section, value = next(iter(wrong.items()))
+        key = next(iter(value)) if isinstance(value, dict) else section
+        print("names its key" if key in str(error) else f"{wrong}: {error}")
+""", "names its key\n" * 9 + "['bf16', 'zero_optimization'] is accepted torch.float32\n"
+                   "['fp16'] is accepted torch.float32")
+
     def test_leaf_modules_of_the_config_are_units(self):
         self.check(ENGINE + """
 from dsrun.units import partition

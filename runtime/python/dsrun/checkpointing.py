@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.utils.checkpoint
 
-from .engine import read_config
+from .config import read_config, section
 
 _configured = False
 
@@ -18,12 +18,12 @@ def configure(mpu_=None, deepspeed_config=None, partition_activations=None,
     """
     global _configured
     config = {} if deepspeed_config is None else read_config(None, deepspeed_config, None)
-    section = config.get("activation_checkpointing", {})
+    asked = section(config, "activation_checkpointing")
     for name, key, given in (
             ("partition_activations", "partition_activations", partition_activations),
             ("contiguous_checkpointing", "contiguous_memory_optimization", contiguous_checkpointing),
             ("checkpoint_in_cpu", "cpu_checkpointing", checkpoint_in_cpu)):
-        if section.get(key) if given is None else given:
+        if asked.get(key) if given is None else given:
             raise NotImplementedError(f"checkpointing.configure({name}=True) of Python modules")
     _configured = True
 

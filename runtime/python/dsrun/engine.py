@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import weakref
@@ -16,72 +15,14 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .checkpoint_files import resolve_latest
+from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
+                     training_dtype)
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .ownership import GatheredMemory
+from .pipe import PipelineModule
 from .shards import Handover, ZeroParamStatus
 from .units import owner_of, partition, persistent_buffers, set_leaf_modules_of_config
 from .utils import logger
-
-
-def read_config(args, config, config_params) -> dict:
-    """Returns ds_config as a dictionary: `config`, else `config_params`, or that of `args`."""
-    given = config if config is not None else config_params
-    of_args = getattr(args, "deepspeed_config", None)
-    if given is not None and of_args is not None:
-        raise ValueError("initialize() has two configs: remove the argument config, or "
-                         f"--deepspeed_config {of_args}")
-    given = of_args if given is None else given
-    if given is None:
-        raise ValueError("initialize() needs a config: a dictionary or the path of a ds_config")
-    if isinstance(given, (str, os.PathLike)):
-        return json.loads(Path(given).read_text())
-    if not isinstance(given, dict):
-        raise TypeError(f"config is a dictionary or a path, not {type(given).__name__}")
-    return given
-
-
-def _to_json(value):
-    """ds_config as JSON: infinity (accelerate's steps_per_print) means never, so it is left out."""
-    if isinstance(value, dict):
-        return {key: _to_json(item) for key, item in value.items()
-                if not (isinstance(item, float) and math.isinf(item))}
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item) for item in value]
-    if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
-    if hasattr(value, "item"):
-        return value.item()
-    return value
-
-
-def training_dtype(config: dict) -> torch.dtype | None:
-    """Returns the dtype of bf16 or fp16 training, None for fp32."""
-    if config.get("bf16", config.get("bfloat16", {})).get("enabled") is True:
-        return torch.bfloat16
-    if config.get("fp16", {}).get("enabled") is True:
-        return torch.float16
-    return None
-
-
-def _autocast_dtype(config: dict) -> torch.dtype | None:
-    """Returns the dtype of torch_autocast, None if it is off."""
-    section = config.get("torch_autocast", {})
-    if not section.get("enabled"):
-        return None
-    name = str(section.get("dtype")).removeprefix("torch.")
-    return torch.float16 if name in ("float16", "fp16", "half") else torch.bfloat16
-
-
-# Sections that choose data, or layers of models that dsrun builds.
-_NOT_OF_MODULES = ("curriculum_learning", "data_efficiency", "expert_parallel", "moe")
-
-
-def _check_sections(config: dict) -> None:
-    for name in _NOT_OF_MODULES:
-        section = config.get(name)
-        if isinstance(section, dict) and section.get("enabled"):
-            raise NotImplementedError(f"{name} of the config is for models of dsrun train, and has no "
-                                      "effect on a Python module: set enabled to false, or remove it")
 
 
 def _check_kept_in_fp32(module: nn.Module, dtype: torch.dtype | None) -> None:
@@ -121,11 +62,11 @@ class Engine(nn.Module):
         _take_from_engines(module)
         self.module = module
         self.config = config
-        _check_sections(config)
+        check_sections(config, is_pipeline=isinstance(module, PipelineModule))
         _check_kept_in_fp32(module, training_dtype(config))
         self.device = comm.get_device()
         _move(module, self.device)
-        native_config = _to_json(config)
+        native_config = to_json(config)
         native_config.pop("dataloader_drop_last", None)  # make_loader's
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
@@ -142,7 +83,7 @@ class Engine(nn.Module):
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         _check_all_grouped(module, groups)
-        leaf_modules = native_config.get("zero_optimization", {}).pop("leaf_module", {})
+        leaf_modules = section(native_config, "zero_optimization").pop("leaf_module", {})
         set_leaf_modules_of_config(module, leaf_modules)
         units = partition(module)
         handover = Handover(units)
@@ -150,7 +91,7 @@ class Engine(nn.Module):
             self.__dict__["native"] = _native.Engine(
                 [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
                  for unit in units],
-                persistent_buffers(module), json.dumps(native_config), seed,
+                persistent_buffers(module), json.dumps(native_config, allow_nan=False), seed,
                 write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)
@@ -209,7 +150,7 @@ class Engine(nn.Module):
         if self.passes.closed:
             raise RuntimeError("the engine has been destroyed: call its module, or make another "
                                "engine with initialize()")
-        if self._casts_inputs:
+        if casts_inputs(self.config):
             args = cast_tensors(args, torch.float16)
         with contextlib.ExitStack() as contexts:
             if self.optimizer is None:
@@ -217,14 +158,9 @@ class Engine(nn.Module):
             contexts.enter_context(self._autocast())
             return self.module(*args, **kwargs)
 
-    @property
-    def _casts_inputs(self) -> bool:
-        fp16 = self.config.get("fp16", {})
-        return bool(fp16.get("enabled") and fp16.get("auto_cast"))
-
     def _autocast(self):
         """The context of torch_autocast. Without that section, none applies within the module."""
-        dtype = _autocast_dtype(self.config)
+        dtype = autocast_dtype(self.config)
         if dtype is None and not torch.is_autocast_enabled(self.device.type):
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
@@ -374,7 +310,7 @@ class Engine(nn.Module):
         return self.native.micro_steps
 
     def _zero(self) -> dict:
-        return self.config.get("zero_optimization", {})
+        return section(self.config, "zero_optimization")
 
     def zero_optimization_stage(self) -> int:
         return int(self._zero().get("stage", 0))
@@ -431,12 +367,18 @@ class Engine(nn.Module):
         return state
 
     def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False):
+        frozen = self._frozen_names() if exclude_frozen_parameters else ()
         state = self._full_state_dict()
-        if state is None or not exclude_frozen_parameters:
-            return state
-        frozen = {name for name, parameter in self.module.named_parameters(remove_duplicate=False)
-                  if not parameter.requires_grad}
+        if state is None:
+            return None
         return {name: value for name, value in state.items() if name not in frozen}
+
+    def _frozen_names(self) -> set[str]:
+        """The names of frozen parameters, of all stages of a pipeline. Collective."""
+        mine = [name for name, parameter in self.module.named_parameters(remove_duplicate=False)
+                if not parameter.requires_grad]
+        all_names = "\n".join(filter(None, _native.gather_texts("\n".join(mine))))
+        return set(filter(None, _native.broadcast_text(all_names).split("\n")))
 
     def save_16bit_model(self, save_dir, save_filename: str = "pytorch_model.bin",
                          exclude_frozen_parameters: bool = False) -> bool:
@@ -496,15 +438,20 @@ class Engine(nn.Module):
                 their values. What it writes on rank 0 is kept.
         """
         latest = Path(load_dir) / "latest"
-        if tag is None and not latest.is_file():
+        if tag is None and _native.broadcast_text(str(latest.is_file())) == "False":
             logger.warning("%s does not exist: nothing is loaded", latest)
             return None, {}
-        folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
-        client = torch.load(folder / "client_state.pt", map_location="cpu", weights_only=False)
         with_optimizer = (load_optimizer_states and not load_module_only
                           and self.optimizer is not None)
-        self._check_loads(folder, client, with_optimizer, load_module_strict)
-        path = str(resolve_latest(folder))
+        frozen = self._frozen_names()
+
+        def read():
+            folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
+            client = torch.load(folder / "client_state.pt", map_location="cpu", weights_only=False)
+            self._check_loads(folder, client, with_optimizer, load_module_strict and bool(frozen))
+            return folder, client, str(resolve_latest(folder))
+
+        folder, client, path = _call_together(read)
         self.native.load(path, weights=custom_load_fn is None, optimizer_state=with_optimizer,
                          progress=not load_module_only, schedule=load_lr_scheduler_states,
                          strict=load_module_strict)
@@ -514,7 +461,8 @@ class Engine(nn.Module):
             self._load_schedule(client, with_optimizer, load_lr_scheduler_states)
         return str(folder), client["client_state"]
 
-    def _check_loads(self, folder: Path, client: dict, with_optimizer: bool, strict: bool) -> None:
+    def _check_loads(self, folder: Path, client: dict, with_optimizer: bool,
+                     needs_frozen: bool) -> None:
         if with_optimizer and not client.get("trains", True):
             raise ValueError(f"{folder} was saved by an engine without an optimizer: load it with "
                              "load_optimizer_states=False, or with load_module_only=True")
@@ -522,8 +470,7 @@ class Engine(nn.Module):
         if with_optimizer and groups != saved:
             raise ValueError(f"{folder} has the rates of {saved} parameter groups, and the optimizer "
                              f"has {groups}: load it with load_optimizer_states=False")
-        frozen = any(not parameter.requires_grad for parameter in self.module.parameters())
-        if strict and frozen and not client.get("has_frozen", True):
+        if needs_frozen and not client.get("has_frozen", True):
             raise ValueError(f"{folder} was saved with exclude_frozen_parameters: load it with "
                              "load_module_strict=False")
 
@@ -619,18 +566,23 @@ def _frozen(module: nn.Module):
 
 def _call_on_rank_0(function) -> None:
     """Calls function() on rank 0; all ranks wait for its end, and raise if it does. Collective."""
-    failure = None
-    if comm.get_rank() == 0:
-        try:
-            function()
-        except Exception as error:
-            failure = error
+    _call_together(function if comm.get_rank() == 0 else lambda: None)
+
+
+def _call_together(function):
+    """Returns function(); if it raises on a rank, all ranks raise. Collective."""
+    result = failure = None
+    try:
+        result = function()
+    except Exception as error:
+        failure = error
     try:
         _native.agree("" if failure is None else f"{type(failure).__name__}: {failure}")
     except RuntimeError:
         if failure is None:
             raise
         raise failure from None
+    return result
 
 
 def _replace_file(path: Path, write) -> None:
@@ -661,7 +613,6 @@ def _check_all_grouped(module: nn.Module, groups: optimizers.Groups) -> None:
 
 
 def _engine_class(model: nn.Module) -> type[Engine]:
-    from .pipe import PipelineModule
     from .pipe_engine import PipelineEngine  # which imports this module
 
     return PipelineEngine if isinstance(model, PipelineModule) else Engine

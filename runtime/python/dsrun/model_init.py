@@ -12,7 +12,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from . import comm
-from .engine import read_config, training_dtype
+from .config import read_config, section, training_dtype
 from .shards import (Opened, ZeroParamStatus, is_sharded, open_parameters, settle, share_memory,
                      shard_parameter, touched)
 from .units import owner_of
@@ -237,7 +237,7 @@ class _Constructors:
 
 def _find_folder(remote_device, zero: dict) -> Path | None:
     """Returns the folder for parts on NVMe; None if they stay in memory."""
-    offload = zero.get("offload_param") or {}
+    offload = section(zero, "offload_param")
     device = offload.get("device", remote_device) or "none"
     device = getattr(device, "value", device)
     if device in ("none", "cpu"):
@@ -298,7 +298,7 @@ class Init:
                                           "all ranks, with their exact values")
         given = config_dict_or_path if config_dict_or_path is not None else config
         read = {} if given is None else read_config(None, given, None)
-        zero = read.get("zero_optimization") or {}
+        zero = section(read, "zero_optimization")
         if dtype is None and given is not None:
             dtype = training_dtype(read) or torch.float32
         self.dtype = dtype

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import _native, checkpointing, comm
+from .config import casts_inputs, section
 from .dataloader import RepeatingLoader
 from .engine import Engine
 from .hooks import count_samples
@@ -56,12 +57,13 @@ class PipelineEngine(Engine):
 
     def __init__(self, module: PipelineModule, config: dict, groups, lr_scheduler=None,
                  seed: int = 1234):
-        if int(config.get("zero_optimization", {}).get("stage", 0)) > 1:
+        stage = section(config, "zero_optimization").get("stage", 0)
+        if isinstance(stage, int) and stage > 1:
             raise ValueError("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism")
-        if config.get("torch_autocast", {}).get("enabled"):
+        if section(config, "torch_autocast").get("enabled"):
             raise NotImplementedError("torch_autocast with a PipelineModule: use bf16 or fp16")
-        interval = config.get("pipeline", {}).get("activation_checkpoint_interval", 0)
-        if interval > 0:
+        interval = section(config, "pipeline").get("activation_checkpoint_interval", 0)
+        if isinstance(interval, int) and interval > 0:
             module.set_checkpoint_interval(interval)
         super().__init__(module, {**config, "pipeline": {"stages": module.num_stages}}, groups,
                          lr_scheduler, seed)
@@ -215,7 +217,7 @@ class PipelineEngine(Engine):
     def _run_layers(self, received: dict[str, torch.Tensor]):
         if not self.is_first_stage():
             return self.module(_take_received(received))
-        dtype = torch.float16 if self._casts_inputs else None
+        dtype = torch.float16 if casts_inputs(self.config) else None
         # Functions of the script may be PyTorch's reentrant one, which needs inputs with gradients.
         needs_grad = (self.module.activation_checkpoint_interval > 0 and torch.is_grad_enabled()
                       and self.module.activation_checkpoint_func is not checkpointing.checkpoint)
