@@ -28,9 +28,9 @@ import types
 
 import torch
 
-from . import (_native, arguments, checkpoint_files, checkpointing, comm, dataloader, elasticity,
-               engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine, pipe_topology,
-               utils, zero)
+from . import (_native, accelerator, arguments, checkpoint_files, checkpointing, comm, dataloader,
+               elasticity, engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine,
+               pipe_topology, refused, utils, zero)
 
 VERSION = f"0.19.8+dsrun.{_native.version}"  # that of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
@@ -46,7 +46,7 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
     importlib.import_module("torch.distributed.nn.functional")
     alone = {} if "MASTER_ADDR" in os.environ else {
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
-    backend = dist_backend or parts.Accelerator().communication_backend_name()
+    backend = dist_backend or accelerator.Accelerator().communication_backend_name()
     torch.distributed.init_process_group(backend, timeout=timeout, **alone)
     # Scripts for DeepSpeed rarely do, and a process that ends with its threads may abort.
     atexit.register(leave_distributed)
@@ -94,8 +94,8 @@ def _comm_names() -> dict:
 def _contents() -> dict[str, dict]:
     """The names of each module, which are set once its submodules are."""
     zero_names = _names_of(zero) | {"Init": Init}
-    accelerator = parts.Accelerator()
-    get_accelerator = {"get_accelerator": lambda: accelerator}
+    device = accelerator.Accelerator()
+    get_accelerator = {"get_accelerator": lambda: device}
     engine_names = {"DeepSpeedEngine": engine.Engine}
     loaders = {"RepeatingLoader": dataloader.RepeatingLoader}
     pipe_engine_names = {"PipelineEngine": pipe_engine.PipelineEngine,
@@ -107,7 +107,7 @@ def _contents() -> dict[str, dict]:
             "__version__": VERSION, "version": VERSION, "initialize": initialize,
             "init_distributed": init_distributed, "log_dist": log_dist,
             "add_config_arguments": arguments.add_config_arguments,
-            "tp_model_init": parts.tp_model_init,
+            "tp_model_init": refused.tp_model_init,
             "PipelineEngine": pipe_engine.PipelineEngine, "PipelineModule": pipe.PipelineModule,
             **engine_names, **get_accelerator},
         "deepspeed.accelerator": get_accelerator,
@@ -140,8 +140,8 @@ def _contents() -> dict[str, dict]:
                          "PipeModelDataParallelTopology", "PipelineParallelGrid")},
         "deepspeed.runtime.sequence_parallel": {},
         "deepspeed.runtime.sequence_parallel.ulysses_sp": {
-            "UlyssesSPAttentionHF": parts.UlyssesSPAttentionHF,
-            "UlyssesSPDataLoaderAdapter": parts.UlyssesSPDataLoaderAdapter},
+            "UlyssesSPAttentionHF": refused.UlyssesSPAttentionHF,
+            "UlyssesSPDataLoaderAdapter": refused.UlyssesSPDataLoaderAdapter},
         "deepspeed.runtime.utils": {"move_to_device": parts.move_to_device},
         "deepspeed.runtime.zero": zero_names,
         "deepspeed.runtime.zero.offload_config": {
