@@ -8,6 +8,7 @@ Needs the packages scikit-build-core and wheel, and a finished build (scripts/se
 """
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -36,14 +37,10 @@ def install(build, stage):
 
 def write_metadata(platlib):
     """Writes NAME-VERSION.dist-info, without RECORD, and returns NAME-VERSION."""
-    os.chdir(ROOT)
     from scikit_build_core.build import prepare_metadata_for_build_wheel
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        before, sys.stdout = sys.stdout, nowhere
-        try:
-            name = prepare_metadata_for_build_wheel(str(platlib))
-        finally:
-            sys.stdout = before
+    os.chdir(ROOT)
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        name = prepare_metadata_for_build_wheel(str(platlib))
     return name.removesuffix(".dist-info")
 
 
@@ -78,9 +75,11 @@ def main():
         for part in ("scripts", "data"):
             (platlib / f"{name}.data").mkdir(exist_ok=True)
             (stage / part).rename(platlib / f"{name}.data" / part)
-        packed = subprocess.run([sys.executable, "-m", "wheel", "pack", platlib, "-d", out], stdout=subprocess.PIPE,
-                                text=True, check=True)
-    print(re.search(r"Repacking wheel as (.*?)\.\.\.", packed.stdout).group(1))
+        for older in out.glob(f"{name}-*.whl"):
+            older.unlink()
+        subprocess.run([sys.executable, "-m", "wheel", "pack", platlib, "-d", out], stdout=subprocess.DEVNULL, check=True)
+    wheel, = out.glob(f"{name}-*.whl")
+    print(wheel)
 
 
 if __name__ == "__main__":
