@@ -29,10 +29,13 @@ class CompatTest(unittest.TestCase):
         result = subprocess.run(command or [OPTIONS.python, *(arguments or ["-c", text])], capture_output=True,
                                 cwd=cwd, text=True,
                                 env=dict(os.environ, PYTHONPATH=str(package), OMP_NUM_THREADS="1"), check=False)
+        self.status = result.returncode
         return result.stdout + result.stderr
 
     def check(self, text, expected):
-        self.assertIn(expected, self.run_program(text))
+        output = self.run_program(text)
+        self.assertIn(expected, output)
+        self.assertEqual(self.status, "Error: " in expected, output)  # ends with an exception, or well
 
     def test_metadata_and_modules_are_found(self):
         self.check(INSTALLED + """

@@ -50,10 +50,12 @@ class SafetyTest(unittest.TestCase):
                            os.path.join(folder, "run"), "run", "--", *command]
             result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout,
                                     env=dict(os.environ, PYTHONPATH=str(package), OMP_NUM_THREADS="1"))
+        self.status = result.returncode
         return result.stdout + result.stderr
 
     def check(self, text, ranks=1):
         output = self.run_program(text + "\nprint('all is', 'well')", ranks)
+        self.assertEqual(self.status, 0, output)
         self.assertEqual(output.count("all is well"), 1, output)  # dsrun merges equal lines
 
     def test_offloaded_parameters_say_so(self):
