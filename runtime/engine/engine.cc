@@ -171,7 +171,7 @@ namespace {
 template <typename Take>
 void TakeOfOtherExperts(const RankTopology& topology, const zero::NamedParameter& parameter,
                         const at::Tensor& full, const Take& take) {
-  constexpr const char* kTag = "experts on their way out";
+  constexpr const char* kTag = "export of experts";
   if (!parameter.placement.expert) return;
   comm::Communicator& ranks = FindExpertCommunicator(topology.mesh, *topology.world);
   if (!IsFirstWith(parameter.placement, topology.mesh, topology.world->rank())) return;

@@ -11,9 +11,9 @@
 // owns the parameters' memory: outside forward and backward a parameter of the model may have no
 // storage (ZeRO-3). Read weights through ExportParameters only.
 //
-// Threads: one thread per rank drives its engine. Errors: mistakes of the user and bad data are
-// returned as a Status. LibTorch errors and a lost peer throw c10::Error; do not use the engine
-// afterwards.
+// Threads: one at a time: the thread that drives the engine, or autograd's while that one waits for
+// a backward pass. Errors: mistakes of the user and bad data are returned as a Status. LibTorch
+// errors and a lost peer throw c10::Error; do not use the engine afterwards.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>

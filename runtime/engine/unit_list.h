@@ -1,6 +1,6 @@
 #pragma once
 
-// UnitList describes a model that somebody else runs, such as a Python module, or the part of it
+// UnitList describes a model that its caller runs, such as a Python module, or the part of it
 // that a pipeline stage has: an engine that is created from one shards and trains its parameters,
 // and UnitPasses tells it of the passes.
 

@@ -70,9 +70,9 @@ void BindCollectives(py::module_& module) {
       },
       Released());
   module.def(
-      "add_up",
+      "all_reduce",
       [](const at::Tensor& tensor, const std::vector<int>& ranks) {
-        FindRanks(ranks).AllReduce(tensor, comm::ReduceOp::kSum, "comm.add_up");
+        FindRanks(ranks).AllReduce(tensor, comm::ReduceOp::kSum, "comm.all_reduce");
       },
       Released());
 }

@@ -38,6 +38,15 @@ void Process::ReportFailure(const std::string& text, bool is_consequence) {
        .absence = Instance()->world_->absence()});
 }
 
+bool Process::IsReporter(const void* engine) {
+  if (reporting_ == nullptr) reporting_ = engine;
+  return reporting_ == engine;
+}
+
+void Process::StopReporting(const void* engine) {
+  if (reporting_ == engine) reporting_ = nullptr;
+}
+
 Process::Process(device::DeviceChoice choice) {
   identity_ = ValueOrThrow(comm::RankIdentityFromEnvironment());
   std::unique_ptr<RankLink> link = ValueOrThrow(RankLink::FromEnvironment());

@@ -32,6 +32,11 @@ class Process {
   const device::RankDevice& device() const { return device_; }
   rank::RankReporter& reporter() { return *reporter_; }
 
+  // One engine of the process reports its steps: the first that asks while none does. It must stop
+  // reporting before it is destroyed.
+  bool IsReporter(const void* engine);
+  void StopReporting(const void* engine);
+
   // Tells dsrun of an exception that is about to end the process. `is_consequence` says that
   // another rank was missing: dsrun blames that one's reason, then.
   static void ReportFailure(const std::string& text, bool is_consequence);
@@ -44,6 +49,7 @@ class Process {
   device::RankDevice device_;
   std::unique_ptr<rank::RankReporter> reporter_;
   std::unique_ptr<comm::Communicator> world_;
+  const void* reporting_ = nullptr;
 };
 
 }  // namespace ds::python

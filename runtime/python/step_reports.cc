@@ -7,14 +7,9 @@
 #include "runtime/rank/step_report.h"
 
 namespace ds::python {
-namespace {
-
-const StepReports* reporting = nullptr;
-
-}  // namespace
 
 StepReports::~StepReports() {
-  if (reporting == this) reporting = nullptr;
+  if (Process::IsJoined()) Process::Get().StopReporting(this);
 }
 
 void StepReports::EndWait() {
@@ -32,8 +27,8 @@ void StepReports::OnStep(Engine& engine, const StepResult& result) {
   const Time now = std::chrono::steady_clock::now();
   waits_since_ = now;
   if (!result.boundary) return;
-  if (reporting == nullptr) reporting = this;
-  if (reporting == this && Process::Get().reporter().link() != nullptr) Report(engine, result, now);
+  Process& process = Process::Get();
+  if (process.IsReporter(this) && process.reporter().link() != nullptr) Report(engine, result, now);
   begin_ = now;
   waited_ = {};
   traffic_ = engine.world().traffic();

@@ -14,6 +14,7 @@ from . import _native
 
 __all__ = ["get_fp32_state_dict_from_zero_checkpoint", "load_state_dict_from_zero_checkpoint"]
 
+
 def resolve_latest(folder: Path) -> Path:
     """Returns the folder that the file `latest` in a folder names, by its first line."""
     return folder / (folder / "latest").read_text().splitlines()[0].strip()

@@ -57,7 +57,7 @@ class Engine(nn.Module):
     def __init__(self, module: nn.Module, config: dict, groups: optimizers.Groups | None,
                  lr_scheduler=None, seed: int = 1234):
         super().__init__()
-        self.__dict__["native"] = None
+        self.native = None
         comm.init_distributed()
         _take_from_engines(module)
         self.module = module
@@ -88,14 +88,14 @@ class Engine(nn.Module):
         units = partition(module)
         handover = Handover(units)
         with handover, contextlib.nullcontext() if trains else _frozen(module):
-            self.__dict__["native"] = _native.Engine(
+            self.native = _native.Engine(
                 [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
                  for unit in units],
                 persistent_buffers(module), json.dumps(native_config, allow_nan=False), seed,
                 write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)
-        self.__dict__["passes"] = Passes(module, units, self.native)
+        self.passes = Passes(module, units, self.native)
         self._own_parameters(units)
         self.optimizer = self.lr_scheduler = None
         if trains:
@@ -107,7 +107,7 @@ class Engine(nn.Module):
                 self.optimizer.show_rate()
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
-        self.__dict__["step_result"] = None
+        self.step_result = None
 
     def _make_scheduler(self, lr_scheduler, has_schedule: bool):
         if has_schedule:
@@ -117,7 +117,7 @@ class Engine(nn.Module):
         return lr_scheduler
 
     def _own_parameters(self, units) -> None:
-        self.__dict__["_names"] = {id(p): n for u in units for n, p in u.parameters.items()}
+        self._names = {id(p): n for u in units for n, p in u.parameters.items()}
         number, status = 0, self.idle_status
         for module in self.module.modules():
             module.__dict__["ds_external_parameters"] = no_external_parameters
@@ -184,7 +184,7 @@ class Engine(nn.Module):
 
     def _take_result(self, result, lr_kwargs=None) -> None:
         """Ends a step, or a micro-batch of one, for the script's optimizer and scheduler."""
-        self.__dict__["step_result"] = result
+        self.step_result = result
         if not result.boundary:
             return
         self.optimizer.overflow = result.skipped

@@ -116,7 +116,7 @@ class Passes:
         self.reads = [set(unit.also_reads) for unit in units]
         self.depth = 0
         self.closed = False
-        self.suspended = 0  # the module runs by itself while it is above 0
+        self._suspensions = 0
         self.handles = []
         self.watched: list[nn.Module] = []
         self._attach(model)
@@ -149,6 +149,28 @@ class Passes:
             handle.remove()
         for module in self.watched:  # with what the script has added or replaced since
             module.__dict__["_parameters"] = dict(module._parameters)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the module runs by itself, as within GatheredParameters."""
+        return self._suspensions > 0
+
+    def suspend(self) -> None:
+        """Lets the module run by itself until resume() was called as often."""
+        self._suspensions += 1
+
+    def resume(self) -> None:
+        self._suspensions -= 1
+
+    @property
+    def is_in_forward(self) -> bool:
+        return self.depth > 0
+
+    def gather_for_read(self, parameters) -> None:
+        """Gathers parameters for the unit that runs, within a forward pass."""
+        # Twice: one that was gathered first may have been released for a later one.
+        for parameter in [*parameters, *parameters]:
+            self.on_read(parameter)
 
     def enter(self, unit: int) -> None:
         self.native.enter(unit)
@@ -267,7 +289,7 @@ class _Suspension:
     def remove(self) -> None:
         if not self.is_removed:
             self.is_removed = True
-            self.passes.suspended += 1
+            self.passes.suspend()
 
 
 class ParameterOffload:
@@ -289,7 +311,7 @@ class ParameterOffload:
         suspension = self._suspension
         if suspension.is_removed:
             suspension.is_removed = False
-            suspension.passes.suspended -= 1
+            suspension.passes.resume()
         self.forward_hooks = [suspension]
 
 

@@ -133,8 +133,8 @@ class PipelineModule(nn.Module):
     """A sequence of layers, each of which takes what the one before returns.
 
     Args:
-        layers: LayerSpecs, modules and functions. A rank builds those of its stage only; modules
-            exist on every rank already.
+        layers: LayerSpecs, modules and functions. A rank keeps those of its stage; the default
+            method builds each on every rank, to count its parameters.
         num_stages: the number of stages, among which the ranks of the job are divided evenly; the
             others are data-parallel copies. `topology` in its place has it along the axis "pipe".
         loss_fn: takes (outputs, labels); without one, the last layer returns the loss.

@@ -167,7 +167,7 @@ class PipelineEngine(Engine):
     def _run_step(self, run: Callable, trains: bool = True):
         """Returns run(), unless an earlier step has ended in its middle: it is half done.
 
-        An evaluation changes no state, but on several stages its messages are on their way.
+        An evaluation changes no state, but on several stages its messages are pending.
         """
         if self._failed:
             raise RuntimeError("an exception has ended an earlier step within its micro-batches: "
@@ -209,7 +209,7 @@ class PipelineEngine(Engine):
             batch = self._fetch()
         except StopIteration:
             has_ended += 1
-        _native.add_up(has_ended, self.grid.pp_group)
+        _native.all_reduce(has_ended, self.grid.pp_group)
         if has_ended > 0:
             raise StopIteration
         return batch
@@ -293,7 +293,7 @@ class PipelineEngine(Engine):
         mean = torch.stack([one.detach() for one in results]).sum(0) / len(results)
         if self.dp_world_size > 1:
             mean = mean.contiguous()
-            _native.add_up(mean, self.grid.dp_group)
+            _native.all_reduce(mean, self.grid.dp_group)
             mean /= self.dp_world_size
         return mean
 

@@ -39,7 +39,9 @@ class _Heap:
         self.trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)  # glibc's
 
     def count(self, tensor: torch.Tensor) -> None:
-        """Counts a tensor that is about to be freed."""
+        """Counts a tensor that is about to be freed, if it is in host memory."""
+        if tensor.device.type != "cpu":
+            return
         self.freed += tensor.numel() * tensor.element_size()
         if self.freed >= 32 << 20:
             self.freed = 0

@@ -36,14 +36,14 @@ class _GatheredOfEngine:
         names = sorted({name for _, name in self.owned})
         self.engine.native.open_gathered(names, self.modifier_rank)
         self.memory = GatheredMemory(self.owned)
-        self.engine.passes.suspended += 1  # the module runs with the gathered values
+        self.engine.passes.suspend()  # the module runs with the gathered values
         for parameter, _ in self.owned:
             parameter.ds_status = ZeroParamStatus.AVAILABLE
 
     def __exit__(self, kind, error, trace):
         for parameter, _ in self.owned:
             parameter.ds_status = self.engine.idle_status
-        self.engine.passes.suspended -= 1
+        self.engine.passes.resume()
         changed = self._find_changes()
         self.engine.native.close_gathered(describe_error(kind, error) or changed)
         if changed and error is None:
@@ -90,7 +90,7 @@ class GatheredParameters:
             blocks.enter_context(Opened([sharded[number] for number in sorted(sharded)],
                                         self.modifier_rank))
             for engine, owned in engines.values():
-                if engine.passes.depth > 0:
+                if engine.passes.is_in_forward:
                     self._read_in_forward(engine, owned)
                 else:
                     blocks.enter_context(_GatheredOfEngine(engine, owned, self.modifier_rank))
@@ -101,9 +101,7 @@ class GatheredParameters:
         if self.modifier_rank is not None:
             raise NotImplementedError("GatheredParameters(modifier_rank=...) within a forward pass: "
                                       "write parameters between passes")
-        # Twice: one that was gathered first may have been released for a later one.
-        for parameter, _ in owned + owned:
-            engine.passes.on_read(parameter)
+        engine.passes.gather_for_read([parameter for parameter, _ in owned])
 
     def __exit__(self, kind, error, trace):
         self._blocks.__exit__(kind, error, trace)
