@@ -23,7 +23,8 @@ from ._torch_version import check_torch_version
 
 check_torch_version(torch.__version__)
 
-from . import _native, checkpointing, comm, moe, pipe, utils, zero  # noqa: E402
+from . import (_native, checkpoint_files, checkpointing, comm, elasticity,  # noqa: E402
+               groups, lr_schedules, moe, ops, pipe, utils, zero)
 from .arguments import add_config_arguments  # noqa: E402
 from .comm import init_distributed  # noqa: E402
 from .engine import Engine, initialize  # noqa: E402
@@ -33,5 +34,6 @@ from . import _end  # noqa: E402
 _end.install()
 
 __version__ = _native.version
-__all__ = ["Engine", "PipelineModule", "add_config_arguments", "checkpointing", "comm",
-           "init_distributed", "initialize", "moe", "pipe", "utils", "zero"]
+__all__ = ["Engine", "PipelineModule", "add_config_arguments", "checkpoint_files", "checkpointing",
+           "comm", "elasticity", "groups", "init_distributed", "initialize", "lr_schedules", "moe",
+           "ops", "pipe", "utils", "zero"]
