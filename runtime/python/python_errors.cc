@@ -22,7 +22,7 @@ PyObject* FindExceptionType(StatusCode code) {
   }
 }
 
-// Sets the error of a class of torch.distributed, whose objects LibTorch does not export.
+// Sets the error of a class of torch.distributed: LibTorch does not export its objects.
 void SetDistributedError(const char* name, const char* message) {
   const auto kind = pybind11::module_::import("torch.distributed").attr(name);
   PyErr_SetString(kind.ptr(), message);

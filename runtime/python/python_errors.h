@@ -37,8 +37,8 @@ T ValueOrThrow(StatusOr<T> result) {
 // (kNotFound), NotImplementedError (kUnimplemented), TimeoutError (kDeadlineExceeded),
 // torch.distributed.DistNetworkError (kUnavailable: another rank is missing) and else RuntimeError,
 // with the status's message; for LibTorch's errors RuntimeError or its class in
-// torch.distributed, without its stack trace. An exception that Python code raised on the way stays
-// what it is.
+// torch.distributed, without its stack trace. Exceptions of Python code pass
+// through.
 void RegisterErrors(pybind11::module_& module);
 
 }  // namespace ds::python

@@ -4,7 +4,7 @@
 // writes a line of metrics.jsonl, and every rank says that it is alive. Without dsrun nothing is
 // reported.
 //
-// If a process trains several engines, the lines are those of the engine that was the first to step
+// If a process trains several engines, one reports: the engine that was the first to step
 // while none reported. Threads: as Engine.
 
 #include <chrono>

@@ -4,7 +4,7 @@
 
     dsrun.compat.install()  # before transformers, accelerate, trl and peft are imported
 
-or, without a change of the script, whose ranks then run ``python -m dsrun.compat train.py``::
+or, without a change of the script: its ranks run ``python -m dsrun.compat train.py``::
 
     dsrun --engine native train.py --its --arguments
 
@@ -32,7 +32,7 @@ from . import (_native, accelerator, arguments, checkpoint_files, checkpointing,
                elasticity, engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine,
                pipe_topology, refused, utils, zero)
 
-VERSION = f"0.19.8+dsrun.{_native.version}"  # that of the interface
+VERSION = f"0.19.8+dsrun.{_native.version}"  # of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
 
 
@@ -75,7 +75,7 @@ class Init(zero.Init):
 
 
 def log_dist(message: str, ranks=None, level=logging.INFO) -> None:
-    """Logs the message on the ranks of the list; on all of them for None or -1 in it."""
+    """Logs the message on the ranks of the list; on all ranks for None or -1 in it."""
     if not ranks or -1 in ranks or comm.get_rank() in ranks:
         utils.logger.log(level, message)
 
@@ -211,7 +211,7 @@ def install() -> None:
         return
     if "deepspeed" in sys.modules:
         raise RuntimeError("dsrun.compat.install: DeepSpeed itself has been imported already; "
-                           "call install() first, or import one of them alone")
+                           "call install() first, or import only one")
     accelerator = sys.modules.get("accelerate.accelerator")
     if accelerator is not None and not hasattr(accelerator, "DeepSpeedEngineWrapper"):
         raise RuntimeError("dsrun.compat.install: accelerate has been imported already, and has "

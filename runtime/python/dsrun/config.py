@@ -89,7 +89,7 @@ _SIZES_NOT_OF_MODULES = (("tensor_parallel", "autotp_size"), ("", "sequence_para
 
 
 def check_sections(config: dict, is_pipeline: bool) -> None:
-    """Raises an error if the config asks for what Python modules are not trained with."""
+    """Raises an error if the config asks for more than Python modules are trained with."""
     for name in _NOT_OF_MODULES:
         if section(config, name).get("enabled"):
             raise NotImplementedError(f"{name} of the config is for models of dsrun train, and has no "

@@ -1,7 +1,7 @@
 """Hooks that tell the engine of the passes through a module.
 
 Each unit's module enters and leaves its unit around its forward. Reads of parameters outside of
-the units that declare them are watched: the unit that runs is then made a reader of them.
+the units that declare them are watched: the unit that runs then becomes their reader.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def count_samples(tree) -> int:
 
 
 def map_differentiable(function, tree):
-    """Replaces the tensors of a tree that gradients flow through by function(list of them)."""
+    """Replaces the tensors of a tree that gradients flow through by function(list)."""
     chosen: list[torch.Tensor] = []
 
     def collect(tensor):
@@ -111,8 +111,8 @@ class Passes:
         self.native = native
         self.units = units
         self.owner = {id(p): i for i, unit in enumerate(units) for p in unit.parameters.values()}
-        self.frames: list[int] = []  # the units whose modules run, innermost last
-        self.readable: set[int] = set()  # the units whose parameters are present for sure
+        self.frames: list[int] = []  # the units that run, innermost last
+        self.readable: set[int] = set()  # the units with parameters that are present for sure
         self.reads = [set(unit.also_reads) for unit in units]
         self.depth = 0
         self.closed = False
@@ -147,7 +147,7 @@ class Passes:
         self.closed = True
         for handle in self.handles:
             handle.remove()
-        for module in self.watched:  # with what the script has added or replaced since
+        for module in self.watched:  # with all that the script has added or replaced since
             module.__dict__["_parameters"] = dict(module._parameters)
 
     @property
@@ -307,7 +307,7 @@ class ParameterOffload:
     def _register_deepspeed_module(self, module: nn.Module) -> None:
         """Sets the hooks again."""
         if module is not self.module:
-            raise ValueError("the engine's hooks are those of its own module")
+            raise ValueError("the engine's hooks belong to its own module")
         suspension = self._suspension
         if suspension.is_removed:
             suspension.is_removed = False

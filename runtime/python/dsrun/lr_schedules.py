@@ -221,7 +221,7 @@ class WarmupDecayLR(WarmupLR):
 
 
 class WarmupCosineLR(_Warmup):
-    """Raises the optimizer's rates from warmup_min_ratio of them, then lowers them by a cosine."""
+    """Raises the rates from warmup_min_ratio times their values, then lowers them by a cosine."""
 
     def __init__(self, optimizer, total_num_steps: int, warmup_min_ratio: float = 0.0,
                  warmup_num_steps: int = 1000, cos_min_ratio: float = 0.0001,

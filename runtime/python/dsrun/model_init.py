@@ -49,7 +49,7 @@ def _name_of(function) -> str:
 
 
 def _only_writes(name: str) -> bool:
-    """Returns whether a function keeps shapes and returns no other view of what it writes."""
+    """Returns whether a function keeps shapes and returns no other view of its results."""
     if name.startswith("__"):
         return name == "__setitem__" or name.startswith("__i") and name not in (
             "__init__", "__index__", "__int__", "__invert__", "__iter__")
@@ -77,7 +77,7 @@ class _Touched:
     """Sharded parameters that constructors use: each keeps its values until that one has ended.
 
     There is a list for each constructor that runs, and one for the script around them. Parameters
-    that share memory with another tensor, as that of .data, stay for the constructor around. Above
+    that share memory with another tensor, such as .data, stay for the constructor around. Above
     `limit` bytes, the others are sharded earlier.
     """
 
@@ -89,7 +89,7 @@ class _Touched:
         self.gathered = 0
 
     def gather(self, parameters: list[torch.Tensor]) -> None:
-        """Gives values to those of the parameters that have none."""
+        """Gathers the parameters that have no values."""
         added = _without_values(parameters)
         if self.gathered > self.limit and added:
             self._release({id(p) for p in parameters})
@@ -109,7 +109,7 @@ class _Touched:
             kept[:] = [p for p in kept if id(p) in touched]
 
     def _settle_unshared(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Shards again those whose memory no other tensor has; returns the others."""
+        """Shards parameters again if no other tensor has their memory; returns the others."""
         found = list(zip(parameters, share_memory(parameters)))
         settle(parameter for parameter, shared in found if not shared)
         return [parameter for parameter, shared in found if shared]
@@ -269,7 +269,7 @@ class Init:
     the same modules in the same order. `module` is one that exists: its parameters are sharded at
     once, in their dtypes.
 
-    Parameters that are built within get `dtype`, or that of the config; without both they keep
+    Parameters that are built within get `dtype`, or the dtype of the config; without both they keep
     theirs. Parts are in memory, or in files below the config's offload_param.nvme_path. Inner
     contexts of nested ones do nothing. With world-wide sharding only: groups, `mpu` and quantized
     forms are refused. `mem_efficient_linear`, `pin_memory` and `tensor_overrides` have no effect.

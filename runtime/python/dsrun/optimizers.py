@@ -96,7 +96,7 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
     params = {option: first[option] for option in options if option in first}
     decay = max(float(group.get("weight_decay", 0.0)) for group in optimizer.param_groups)
     params |= {"lr": _rate(first, 0.0), "weight_decay": decay}
-    if kind == "Adam":  # whose decay is within the gradient by default
+    if kind == "Adam":  # it adds the decay to the gradient by default
         params["adam_w_mode"] = bool(first.get("decoupled_weight_decay", False))
     params |= getattr(optimizer, "engine_params", {})  # of dsrun.ops
     groups = Groups(optimizer.param_groups, {"type": kind, "params": params})
@@ -120,9 +120,9 @@ def _with_decay_of(groups: list[dict], section: dict) -> dict | None:
 
 
 def from_parameters(model_parameters, section: dict) -> Groups:
-    """Describes `model_parameters`, tensors or groups of them, for ds_config's optimizer.
+    """Describes `model_parameters`, tensors or groups, for ds_config's optimizer.
 
-    The groups get their rates from the engine, which knows that of the config:
+    The groups get their rates from the engine, which knows the rate of the config:
     EngineOptimizer.show_rate.
     """
     listed = list(model_parameters)
@@ -204,7 +204,7 @@ class EngineOptimizer(torch.optim.Optimizer):
                 if now[option] != value:
                     raise NotImplementedError(
                         f"{option} of a parameter group has changed from {value} to {now[option]}: "
-                        "the engine keeps what it had at initialize(). Schedulers of PyTorch that "
+                        "the engine keeps the value of initialize(). Schedulers of PyTorch that "
                         "cycle the momentum need cycle_momentum=False")
         if not self._has_schedule:
             self.hold_rate()
@@ -228,7 +228,7 @@ class EngineOptimizer(torch.optim.Optimizer):
             self.set_rate(base)
 
     def set_rate(self, rate: float) -> None:
-        """Sets the engine's rate, that of a group with the factor 1."""
+        """Sets the engine's rate: the rate of a group with the factor 1."""
         if self._has_two_rates:
             raise NotImplementedError("optimizer.params has muon_lr or adam_lr: a rate that the "
                                       "script sets would be both's. Use a scheduler of the config")

@@ -55,7 +55,7 @@ class GatheredMemory:
         self.own = [(parameter, name, parameter.data) for parameter, name in parameters]
 
     def take_back(self) -> str:
-        """Copies what the script has set (p.data = x) into the engine's memory.
+        """Copies values that the script has set (p.data = x) into the engine's memory.
 
         Returns the error of a parameter that has got another shape or dtype, "" if none has. It
         has the values from before.

@@ -50,9 +50,9 @@ class LayerSpec:
 
 
 class TiedLayerSpec(LayerSpec):
-    """A layer whose module all layers with the same `key` use.
+    """A layer that shares its module with all layers of the same `key`.
 
-    On stages of their own they are copies, whose `tied_weight_attr` stay equal. `forward_fn` takes
+    Different stages have copies with equal weights `tied_weight_attr`. `forward_fn` takes
     (module, input) in place of the module's forward.
     """
 
@@ -130,7 +130,7 @@ def _get_attribute(module: nn.Module, name: str) -> torch.Tensor:
 
 
 class PipelineModule(nn.Module):
-    """A sequence of layers, each of which takes what the one before returns.
+    """A sequence of layers: each takes the output of the one before.
 
     Args:
         layers: LayerSpecs, modules and functions. A rank keeps those of its stage; the default
@@ -141,7 +141,7 @@ class PipelineModule(nn.Module):
         seed_layers: seeds the generators before each layer, from `base_seed` and its number, with
             `seed_fn` if there is one.
         partition_method: "parameters" balances the trained parameters of stages, "uniform" the
-            layers, "type:REGEX" the layers of classes whose name matches.
+            layers, "type:REGEX" the layers of classes with a matching name.
         activation_checkpoint_interval: recompute so many layers at a time in the backward pass;
             0 recomputes none.
         activation_checkpoint_func: recomputes: it takes a function and its arguments.
@@ -251,7 +251,7 @@ class PipelineModule(nn.Module):
         self.forward_funcs.append(run)
 
     def _tie_stages(self, key: str) -> None:
-        """Makes the weights of a tied module equal on the stages that have it. Collective of them.
+        """Makes the weights of a tied module equal on its stages, which all call this.
 
         The engine adds up their gradients.
         """

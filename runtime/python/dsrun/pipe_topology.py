@@ -110,12 +110,12 @@ class PipelineParallelGrid:
         coord = topology.get_coord(self.global_rank)
         self.stage_id = coord.pipe
         self.data_parallel_id = getattr(coord, "data", 0)
-        # The ranks of this rank's pipeline, by stage, and those of its stage.
+        # The ranks of this rank's pipeline, by stage, and the ranks of its stage.
         self.pp_group = [self.stage_to_global(i) for i in range(self.pipe_parallel_size)]
         self.dp_group = topology.filter_match(pipe=self.stage_id)
 
     def stage_to_global(self, stage_id: int, **kwargs: int) -> int:
-        """Returns the rank of a stage whose other coordinates are this rank's, or `kwargs`."""
+        """Returns the rank of a stage with this rank's other coordinates, or `kwargs`."""
         coord = self._topo.get_coord(self.global_rank)._asdict()
         return self._topo.get_rank(**{**coord, **kwargs, "pipe": stage_id})
 

@@ -61,7 +61,7 @@ touched: dict[int, Callable[[], None]] = {}
 
 
 def settle(parameters) -> None:
-    """Shards those of the parameters again that have their values since a constructor used them."""
+    """Shards the parameters again that have values because a constructor used them."""
     for parameter in parameters:
         shard_again = touched.pop(id(parameter), None)
         if shard_again is not None:
@@ -171,7 +171,7 @@ def open_parameters(parameters: list[torch.Tensor]) -> None:
 @_without_modes
 def close_parameters(parameters: list[torch.Tensor], modifier_rank: int | None,
                      error: str = "") -> None:
-    """Keeps what `modifier_rank` has written, if it is not None; else the values from before.
+    """Keeps the values of `modifier_rank`, if it is not None; else the values from before.
 
     `error` is this rank's; one on any rank undoes changes, and is raised on all.
     """
@@ -237,8 +237,8 @@ def _check_shapes(parameters: list[torch.Tensor]) -> None:
 class Handover:
     """Gives the values of a module's sharded parameters to an engine, unit by unit.
 
-    Within the ``with`` block the parameters have their shapes, and no memory. Those whose values
-    no engine has taken at its end are sharded as before.
+    Within the ``with`` block the parameters have their shapes, and no memory. At its end,
+    parameters with values that no engine has taken are sharded as before.
     """
 
     def __init__(self, units):
@@ -267,7 +267,7 @@ class Handover:
 
     @_without_modes
     def write(self, unit: int) -> bool:
-        """Writes the unit's values; returns whether all of them are the same on every rank."""
+        """Writes the unit's values; returns whether every rank has the same values."""
         for parameter in self.units[unit]:
             if is_sharded(parameter):
                 values = gather_values(parameter)

@@ -142,7 +142,7 @@ class _Partition:
 
 
 def partition(model: nn.Module) -> list[Unit]:
-    """Returns the units of a model, each parameter in one of them.
+    """Returns the units of a model, each parameter in one unit.
 
     A block is one unit with everything inside: a module of a class in `_no_split_modules`
     (transformers), or, in models without such names, a module in a ModuleList or Sequential.

@@ -1,7 +1,7 @@
 """DeepSpeed's ``deepspeed.utils``: access to fp32 weights, gradients and optimizer state.
 
-The getters return None for a parameter that no engine trains, and those of gradients before the
-step's last backward pass. All but the local getters of weights and optimizer state are
+The getters return None for a parameter that no engine trains. Getters of gradients return None
+before the step's last backward pass. All but the local getters of weights and optimizer state are
 collective: every rank calls them in the same order.
 """
 
