@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import operator
 import sys
+import types
 
 import torch
 from torch import nn
@@ -17,66 +19,90 @@ from .ownership import OwnedParameters
 from .units import Unit
 
 
-def _map_tensors(function, tree):
+def _map_tensors(function, tree, in_place: bool = True):
     """Returns the tree with function(tensor) in place of its tensors.
 
-    Looks into tuples, lists, dictionaries and dataclasses, in one order. Other objects, such as the
-    caches of transformers, stay as they are: a module may change them in place.
+    Looks into tuples, lists, dictionaries and dataclasses, in one order, and at the attributes of
+    other objects, without looking into those: the caches of transformers stay as they are. With
+    `in_place`, what can change is changed, and stays the same object: a module may append to a list
+    of its caller.
     """
     if isinstance(tree, torch.Tensor):
         return function(tree)
     if isinstance(tree, tuple):
-        mapped = [_map_tensors(function, value) for value in tree]
+        mapped = [_map_tensors(function, value, in_place) for value in tree]
+        if all(map(operator.is_, mapped, tree)):
+            return tree
         return type(tree)(*mapped) if hasattr(tree, "_fields") else type(tree)(mapped)
     if type(tree) is list:
-        return [_map_tensors(function, value) for value in tree]
-    if isinstance(tree, dict):  # also the outputs of transformers
-        changed = copy.copy(tree)
-        for name, value in tree.items():
-            mapped = _map_tensors(function, value)
-            if mapped is not value:
-                changed[name] = mapped
-        return changed
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        changed = copy.copy(tree)
-        for field in dataclasses.fields(tree):
-            value = _map_tensors(function, getattr(tree, field.name))
-            object.__setattr__(changed, field.name, value)
-        return changed
-    return tree
+        items, put = enumerate(tree), list.__setitem__
+    elif isinstance(tree, dict):  # also the outputs of transformers
+        items, put = tree.items(), operator.setitem
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        items = [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
+        put = object.__setattr__
+    elif _has_plain_attributes(tree):
+        items = [item for item in vars(tree).items() if isinstance(item[1], torch.Tensor)]
+        put = object.__setattr__
+    else:
+        return tree
+    mapped = [(name, value, _map_tensors(function, value, in_place)) for name, value in items]
+    changed = tree if in_place else copy.copy(tree)
+    for name, value, new in mapped:
+        if new is not value:
+            put(changed, name, new)
+    return changed
+
+
+def _has_plain_attributes(tree) -> bool:
+    return hasattr(tree, "__dict__") and not callable(tree) and not isinstance(
+        tree, (type, types.ModuleType))
 
 
 def cast_tensors(tree, dtype: torch.dtype):
     """Returns the tree with its floating-point tensors in the dtype."""
-    return _map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, tree)
+    return _map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, tree, in_place=False)
 
 
 def count_samples(tree) -> int:
     """Returns the size of the first tensor with a dimension along that; 0 without one."""
-    sizes: list[int] = []
+    return next((tensor.shape[0] for tensor in _list_tensors(tree) if tensor.dim() > 0), 0)
 
-    def look(tensor):
-        sizes.extend(tensor.shape[:1])
+
+def _is_result(tensor: torch.Tensor) -> bool:
+    """Returns whether gradients flow through the tensor to operations before it."""
+    return tensor.requires_grad and not tensor.is_leaf
+
+
+def _list_tensors(tree) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+
+    def collect(tensor):
+        found.append(tensor)
         return tensor
 
-    _map_tensors(look, tree)
-    return sizes[0] if sizes else 0
+    _map_tensors(collect, tree)
+    return found
 
 
 def map_differentiable(function, tree):
     """Replaces the tensors of a tree that gradients flow through by function(list)."""
-    chosen: list[torch.Tensor] = []
-
-    def collect(tensor):
-        if tensor.requires_grad:
-            chosen.append(tensor)
-        return tensor
-
-    _map_tensors(collect, tree)
+    chosen = [tensor for tensor in _list_tensors(tree) if _is_result(tensor)]
     if not chosen:
         return tree
     replaced = iter(function(chosen))
-    return _map_tensors(lambda t: next(replaced) if t.requires_grad else t, tree)
+    return _map_tensors(lambda t: next(replaced) if _is_result(t) else t, tree)
+
+
+def _rebase(given: list) -> None:
+    """Gives inputs that a module has changed in place their new place in the graph.
+
+    The module had replacements that share their memory.
+    """
+    for old, new, version in given:
+        if new._version != version:
+            with torch.autograd._unsafe_preserve_version_counter((old, new)):
+                old.copy_(new)
 
 
 def in_backward() -> bool:
@@ -112,8 +138,11 @@ class Passes:
         self.units = units
         self.owner = {id(p): i for i, unit in enumerate(units) for p in unit.parameters.values()}
         self.frames: list[int] = []  # the units that run, innermost last
+        self.given: list[list] = []  # the replaced inputs of each
         self.readable: set[int] = set()  # the units with parameters that are present for sure
         self.reads = [set(unit.also_reads) for unit in units]
+        # The outer units of calls whose inputs have no gradients: see _read_with.
+        self.outer: list[set[int]] = [set() for _ in units]
         self.depth = 0
         self.closed = False
         self._suspensions = 0
@@ -177,16 +206,44 @@ class Passes:
         self.readable = {unit} | self.reads[unit]
 
     def on_read(self, parameter) -> None:
-        if self.closed or self.suspended or not self.frames:
+        recomputes = not self.frames and in_backward()  # a function of checkpoint(), not a unit
+        if self.closed or self.suspended or not (self.frames or recomputes):
             return
         unit = self.owner.get(id(parameter))
         if unit is None or unit in self.readable:
             return
+        if recomputes:
+            self.enter(unit)
+            return
         frame = self.frames[-1]
-        if unit != frame and unit not in self.reads[frame]:
-            self.reads[frame].add(unit)
-            self.native.reads_also(frame, unit)
+        self._add_read(frame, unit)
         self.enter(frame)
+
+    def _add_read(self, unit: int, other: int) -> None:
+        if other == unit or other in self.reads[unit] or not self.units[other].parameters:
+            return
+        self.reads[unit].add(other)
+        self.native.reads_also(unit, other)
+        for inner, outer in enumerate(self.outer):
+            if unit in outer:
+                self._add_read(inner, other)
+
+    def _read_with(self, unit: int, tree) -> None:
+        """Makes the unit, which is called with these inputs, a reader of what it needs besides.
+
+        These are parameters among the inputs. Where no gradients flow back through the inputs, the
+        backward pass goes from the unit to other operations of the outer one without being noticed:
+        the outer one's parameters have to be present, too.
+        """
+        tensors = _list_tensors(tree)
+        for tensor in tensors:
+            if id(tensor) in self.owner:
+                self._add_read(unit, self.owner[id(tensor)])
+        if not any(map(_is_result, tensors)):
+            self.outer[unit] |= {self.frames[-1]} | self.outer[self.frames[-1]]
+            for outer in self.outer[unit]:
+                for read in {outer} | self.reads[outer]:
+                    self._add_read(unit, read)
 
     def is_used(self, unit: int) -> bool:
         """Whether the unit has or reads parameters: the root often does neither."""
@@ -197,23 +254,47 @@ class Passes:
             return tree
         return map_differentiable(lambda tensors: self.native.leave(unit, tensors), tree)
 
+    def _give(self, unit: int, tree):
+        """Ends the unit, which calls another one with the tree.
+
+        Returns (tree, list of (original, replacement, its version)).
+        """
+        given: list = []
+        if not self.is_used(unit):
+            return tree, given
+
+        def replace(tensors):
+            replaced = self.native.leave(unit, tensors)
+            given.extend((old, new, new._version) for old, new in zip(tensors, replaced, strict=True))
+            return replaced
+
+        return map_differentiable(replace, tree), given
+
+    def _is_hidden(self, unit: int, output) -> bool:
+        return any(p.requires_grad for p in self.units[unit].parameters.values()) and \
+            not any(map(_is_result, _list_tensors(output)))
+
     def before(self, unit: int | None, args, kwargs):
         if not in_backward():
             if self.depth == 0:
                 if torch.is_grad_enabled():  # else functional_call may evaluate with other ones
                     self.owned.check()
                 self.frames.clear()
+                self.given.clear()
                 self.readable = set()
                 self.native.begin_forward(count_samples((args, kwargs)), _count_labels(kwargs))
             self.depth += 1
         if unit is None:
             return None
-        changed = None
+        changed, given = None, []
         if self.frames:
             # In the backward pass, the outer unit's operations before this point come after the
             # inner unit, which may have released the outer one's parameters.
-            changed = self.leave(self.frames[-1], (args, kwargs))
+            if torch.is_grad_enabled():
+                self._read_with(unit, (args, kwargs))
+            changed, given = self._give(self.frames[-1], (args, kwargs))
         self.frames.append(unit)
+        self.given.append(given)
         if self.is_used(unit):
             self.enter(unit)
         return changed
@@ -221,9 +302,14 @@ class Passes:
     def after(self, unit: int | None, output):
         failed = output is None and sys.exc_info()[0] is not None
         if unit is not None and self.frames:
-            if not failed:
-                output = self.leave(unit, output)
             self.frames.pop()
+            given = self.given.pop()
+            if not failed:
+                _rebase(given)
+                if self.frames and torch.is_grad_enabled() and self._is_hidden(unit, output):
+                    # Its backward pass goes unnoticed: its result is its input, changed in place.
+                    self._add_read(self.frames[-1], unit)
+                output = self.leave(unit, output)
             self.readable = set()
         if in_backward():
             return output

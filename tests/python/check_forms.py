@@ -1,0 +1,180 @@
+"""Checks how modules may be written: each form trains as in PyTorch, at stage 0 and with sharded parameters.
+
+    dsrun -n 2 check_forms.py      ends with status 1 after a failed check
+"""
+
+import os
+import types
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import dsrun
+
+RANK, RANKS, STEPS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), 3
+
+
+class OwnBesideInner(nn.Module):
+    """Uses parameters of its own between calls of inner modules whose inputs have no gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.image, self.text = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.gains = nn.ParameterList([torch.ones(4), torch.ones(4)])
+        self.gain = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return (self.image(x) * self.gain * self.gains[0] * self.text(x + 1) * self.gains[1]).sum()
+
+
+class Append(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x, losses, named):
+        y = torch.tanh(self.inner(x))
+        losses.append(y.pow(2).mean())
+        named[f"loss {len(named)}"] = y.abs().mean()
+        return y
+
+
+class ChangedContainers(nn.Module):
+    """Its blocks append to a list, and set keys of a dictionary, of their caller."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Append() for _ in range(3))
+        self.position = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        losses, named, x = [], {}, x + self.position
+        for block in self.blocks:
+            x = block(x, losses, named)
+        assert len(losses) == len(named) == 3
+        return x.sum() + sum(losses) + sum(named.values())
+
+
+class Wrap(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, state):
+        return types.SimpleNamespace(hidden=torch.tanh(self.inner(state.hidden)))
+
+
+class Objects(nn.Module):
+    """Its blocks take and return objects with tensors as attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Wrap() for _ in range(3))
+
+    def forward(self, x):
+        state = types.SimpleNamespace(hidden=x)
+        for block in self.blocks:
+            state = block(state)
+        return state.hidden.pow(2).mean()
+
+
+class Add(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x += torch.tanh(self.inner(x.clone()))
+
+
+class InPlace(nn.Module):
+    """Its blocks change their input and return nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Add() for _ in range(2))
+        self.position = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        x = x * self.position
+        for block in self.blocks:
+            block(x)
+        return x.pow(2).sum()
+
+
+class Recomputed(nn.Module):
+    """Recomputes a function that reads the weight of a module elsewhere."""
+
+    def __init__(self, use_reentrant):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.use_reentrant = use_reentrant
+
+    def last(self, x):
+        return self.blocks[0](x) @ self.first.weight
+
+    def forward(self, x):
+        x = self.first(x)
+        for step in (*self.blocks, self.last):
+            x = checkpoint(step, x, use_reentrant=self.use_reentrant)
+        return x.pow(2).mean()
+
+
+FORMS = {"own parameters beside inner modules": OwnBesideInner, "changed containers": ChangedContainers,
+         "objects": Objects, "changed inputs": InPlace, "recomputed functions": lambda: Recomputed(False),
+         "recomputed functions, reentrant": lambda: Recomputed(True)}
+
+
+def make(form):
+    torch.manual_seed(0)
+    return form()
+
+
+def batch_of(step, rank):
+    return torch.randn(2, 4, generator=torch.Generator().manual_seed(10 * step + rank))
+
+
+def train_alone(form):
+    """Returns this rank's losses under PyTorch, with the mean gradients of all ranks."""
+    model = make(form)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        each = [model(batch_of(step, rank)) for rank in range(RANKS)]
+        (sum(each) / RANKS).backward()
+        optimizer.step()
+        losses.append(each[RANK].item())
+    return losses
+
+
+def train(form, stage):
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.0,
+              "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+              "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
+    engine, *_ = dsrun.initialize(model=make(form), config=config)
+    losses = []
+    for step in range(STEPS):
+        loss = engine(batch_of(step, RANK))
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+    engine.destroy()
+    return losses
+
+
+def main():
+    torch.set_num_threads(1)
+    for name, form in FORMS.items():
+        expected = train_alone(form)
+        for stage in (0, 3):
+            losses = train(form, stage)
+            torch.testing.assert_close(losses, expected, rtol=2e-6, atol=2e-7, msg=lambda text: (
+                f"{name} at stage {stage}: {losses}, PyTorch {expected}"))
+    print("all checks passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
