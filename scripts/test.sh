@@ -15,7 +15,9 @@ if [ "${1:-}" = --quick ]; then
   set -- -L quick "$@"
 fi
 scripts/setup.sh --packages scripts/debian-packages.txt
-for check in layers readmes names dead comments limits removals format voice; do python3 "scripts/check_$check.py"; done
+for check in layers readmes names dead comments limits removals format voice python; do
+  python3 "scripts/check_$check.py"
+done
 scripts/setup.sh "${targets[@]}"
 build_dir=${BUILD_DIR:-build}
 status=0
