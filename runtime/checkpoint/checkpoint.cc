@@ -173,6 +173,9 @@ Status CommitSave(const SaveRequest& request, const UnfinishedCheckpoint& unfini
     manifest.state[std::string(part->state_name())] = part->State();
   }
   DS_ASSIGN_OR_RETURN(manifest.tensors, MergeTensors(lists));
+  if (request.write_more) {
+    DS_RETURN_IF_ERROR(request.write_more(UnfinishedDirectory(unfinished.root, unfinished.name)));
+  }
   return CommitCheckpoint(unfinished, manifest, *request.file_system).status();
 }
 

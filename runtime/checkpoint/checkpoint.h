@@ -39,6 +39,9 @@ struct SaveRequest {
   // The job's own past. Each save extends it, and LoadCheckpoint sets it. Without it, a checkpoint
   // is assumed to descend from all lower steps. Only rank 0's value is written.
   Lineage* lineage = nullptr;
+  // Writes more files (IsCheckpointFile) to the folder of rank 0's save before it is renamed. If
+  // empty, there are none. Only rank 0's is called.
+  std::function<Status(const std::filesystem::path& folder)> write_more = {};
   FileSystem* file_system = &FileSystem::System();
 };
 

@@ -52,7 +52,7 @@ std::string ShardFileName(int rank) { return fmt::format("rank-{:05d}.bin", rank
 
 bool IsCheckpointFile(std::string_view name) {
   constexpr std::string_view kShardStart = "rank-", kShardEnd = ".bin";
-  if (name == kManifestFile || name == kWriterFile) return true;
+  if (name == kManifestFile || name == kWriterFile || name == kClientStateFile) return true;
   if (name.starts_with(kShardStart) && name.ends_with(kShardEnd)) {
     const std::string_view digits = name.substr(kShardStart.size());
     const auto rank = ParseNumber<int>(digits.substr(0, digits.size() - kShardEnd.size()));

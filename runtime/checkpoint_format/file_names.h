@@ -14,6 +14,7 @@ inline constexpr char kLatestFile[] = "latest";
 inline constexpr char kReplacedSuffix[] = ".old";
 inline constexpr char kFolderLockFile[] = ".lock";
 inline constexpr char kWriterFile[] = "writer";
+inline constexpr char kClientStateFile[] = "client_state.pt";  // of the Python package
 
 // Returns "step-20".
 std::string StepDirectoryName(std::int64_t step);

@@ -62,6 +62,27 @@ StatusOr<fs::path> TakeAway(const fs::path& root, std::int64_t step, const Linea
   return removed;
 }
 
+// Renames root/step-N under the folder's lock, if `program` has written all of it and `latest`
+// names the step `newest`. Returns the new name.
+StatusOr<fs::path> TakeReplacedAway(const fs::path& root, std::int64_t step, std::int64_t newest,
+                                    std::string_view program, FileSystem& system) {
+  const fs::path directory = root / StepDirectoryName(step);
+  DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
+  DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root));
+  DS_RETURN_IF_ERROR(CheckOwnFolder(directory));
+  DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
+  if (!latest || latest->step != newest || manifest.step != step ||
+      manifest.written_by.value("program", "") != program) {
+    return FailedPreconditionError(directory.string() + " stays: its manifest does not show that " +
+                                   std::string(program) + " wrote it before");
+  }
+  DS_ASSIGN_OR_RETURN(const std::string foreign, FindForeignEntry(directory));
+  if (!foreign.empty()) return FailedPreconditionError(DescribeForeign(directory, foreign));
+  const fs::path removed = UnfinishedDirectory(root, DrawUnfinishedName(step, 0));
+  DS_RETURN_IF_ERROR(RenameDurably(directory, removed, system));
+  return removed;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> ChooseStepsToRemove(std::span<const std::int64_t> steps,
@@ -102,6 +123,20 @@ Status RemoveCheckpoint(const fs::path& root, std::int64_t step, const Lineage& 
                         FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const fs::path removed, TakeAway(root, step, lineage, system));
   return RemoveMadeFolder(removed, system);
+}
+
+void RemoveReplacedCheckpoints(const fs::path& root, std::int64_t step, std::string_view program,
+                               FileSystem& system) {
+  const StatusOr<std::vector<ListedCheckpoint>> listed = ListCheckpoints(root);
+  if (!listed.ok()) {
+    return LogWarning("older checkpoints are left: " + listed.status().message());
+  }
+  for (const ListedCheckpoint& each : *listed) {
+    if (each.step == step) continue;
+    const StatusOr<fs::path> taken = TakeReplacedAway(root, each.step, step, program, system);
+    const Status removed = taken.ok() ? RemoveMadeFolder(*taken, system) : taken.status();
+    if (!removed.ok()) LogWarning("an older checkpoint is left: " + removed.message());
+  }
 }
 
 }  // namespace ds::checkpoint

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/file_system.h"
@@ -43,5 +44,11 @@ void PruneCheckpoints(const std::filesystem::path& root, const RetentionPolicy& 
 // Removes root/step-N. Fails with kFailedPrecondition when one of the rules above forbids it.
 Status RemoveCheckpoint(const std::filesystem::path& root, std::int64_t step,
                         const Lineage& lineage, FileSystem& system = FileSystem::System());
+
+// Removes the checkpoints of other steps than `step` that `program` has written
+// (Manifest::written_by), from a folder where each of its saves replaces the former one. Nothing is
+// removed while `latest` does not name `step`. Failures are warnings, as above.
+void RemoveReplacedCheckpoints(const std::filesystem::path& root, std::int64_t step,
+                               std::string_view program, FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/retention.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/idle_keys.h"
 #include "runtime/device/memory_ledger.h"
@@ -45,6 +47,9 @@ using ParameterTuple =
 using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>>;
 using BufferTuple = std::pair<std::string, at::Tensor>;
 using WriteValues = std::optional<engine::WriteFirstValues>;
+using WriteClient = std::function<std::string(const std::string& path)>;
+
+constexpr char kProgram[] = "dsrun python";  // as checkpoints name their writer
 
 // `write_values` is destroyed with the GIL, by the caller.
 engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
@@ -227,17 +232,27 @@ class BoundEngine {
     return values;
   }
 
-  std::string Save(const std::string& root, bool frozen) {
+  // `root` has one checkpoint; this one replaces it. `write_client` writes rank 0's other state to
+  // the file, and returns an error or "".
+  void Save(const std::string& root, const WriteClient& write_client, bool frozen) {
     CheckMemory();
     engine::ChosenState without_frozen(engine(), {.frozen = false});
     checkpoint::Stateful* const parts[] = {frozen ? &engine().state() : &without_frozen};
     const std::int64_t step = engine().finished_steps();
-    const std::filesystem::path path = ValueOrThrow(checkpoint::SaveCheckpoint(
-        {.root = root, .step = step, .written_by = {{"program", "dsrun python"}}}, parts,
-        engine().world()));
+    const auto write_more = [&](const std::filesystem::path& folder) {
+      const std::string error = write_client((folder / checkpoint::kClientStateFile).string());
+      return error.empty() ? OkStatus() : InternalError(error);
+    };
+    const std::filesystem::path path =
+        ValueOrThrow(checkpoint::SaveCheckpoint({.root = root,
+                                                 .step = step,
+                                                 .written_by = {{"program", kProgram}},
+                                                 .write_more = write_more},
+                                                parts, engine().world()));
     Process& process = Process::Get();
-    if (process.identity().rank == 0) process.reporter().ReportCheckpoint(step, path.string());
-    return path.string();
+    if (process.identity().rank != 0) return;
+    process.reporter().ReportCheckpoint(step, path.string());
+    checkpoint::RemoveReplacedCheckpoints(root, step, kProgram);
   }
 
   void Load(const std::string& folder, const engine::StateChoice& choice) {
@@ -366,7 +381,8 @@ void BindSettings(PyEngine& bound) {
 }
 
 void BindState(PyEngine& bound) {
-  bound.def("save", &BoundEngine::Save, py::arg("root"), py::arg("frozen") = true, Released());
+  bound.def("save", &BoundEngine::Save, py::arg("root"), py::arg("write_client"),
+            py::arg("frozen") = true, Released());
   bound.def(
       "load",
       [](BoundEngine& self, const std::string& folder, bool weights, bool optimizer_state,

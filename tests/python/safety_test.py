@@ -367,16 +367,66 @@ for call in (dsrun.comm.get_rank, dsrun.comm.get_world_size, dsrun.comm.barrier)
 
     def test_files_that_rank_0_cannot_write_are_an_error_of_all_ranks(self):
         self.check("""
-import pathlib
+import pathlib, pickle
 engine = make(3)
 kind = OSError if dsrun.comm.get_rank() == 0 else RuntimeError
 raises("File exists", lambda: engine.save_16bit_model(__file__), kind)
 folder = str(pathlib.Path(__file__).with_name("checkpoints"))
-pathlib.Path(folder, "first", "client_state.pt.part").mkdir(parents=True, exist_ok=True)
-raises("Is a directory", lambda: engine.save_checkpoint(folder, tag="first"), (OSError, RuntimeError))
+raises("pickle", lambda: engine.save_checkpoint(folder, tag="first", client_state={"f": lambda: 0}),
+       (AttributeError, pickle.PicklingError) if dsrun.comm.get_rank() == 0 else RuntimeError)
 engine.save_checkpoint(folder, tag="second")
 engine.backward(loss_of(engine))
 """, ranks=2)
+
+    def test_a_save_replaces_the_one_of_its_tag(self):
+        self.check("""
+import os, pickle
+folder = __file__ + ".saved"
+def save(engine, name, **more):
+    engine.backward(loss_of(engine))
+    engine.step()
+    engine.save_checkpoint(folder, tag="best", client_state={"name": name, **more})
+def names():
+    dsrun.comm.barrier()
+    found = sorted(os.listdir(os.path.join(folder, "best")))
+    dsrun.comm.barrier()
+    return found
+engine = make(1)
+for number in range(1, 4):
+    save(engine, number)
+    assert names() == [".lock", "latest", f"step-{number}"], names()
+engine.save_checkpoint(folder, tag="best", client_state={"name": "again"})
+raises("pickle", lambda: save(engine, 4, function=lambda: 0),
+       (AttributeError, pickle.PicklingError) if dsrun.comm.get_rank() == 0 else RuntimeError)
+assert names() == [".lock", "latest", "step-3"], names()
+assert engine.load_checkpoint(folder)[1] == {"name": "again"} and engine.global_steps == 3
+save(make(1), "of another")
+assert names() == [".lock", "latest", "step-1"], names()
+assert engine.load_checkpoint(folder)[1] == {"name": "of another"} and engine.global_steps == 1
+""", ranks=2)
+
+    def test_a_kill_within_a_save_leaves_the_checkpoint_before_it(self):
+        self.check("""
+import os, signal, subprocess, sys
+folder = __file__ + ".saved"
+def save(engine, name):
+    engine.backward(loss_of(engine))
+    engine.step()
+    engine.save_checkpoint(folder, tag="best", client_state={"name": name})
+class Killing:
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+engine = make(1)
+if len(sys.argv) > 1:
+    engine.load_checkpoint(folder)
+    save(engine, Killing())
+save(engine, "first")
+assert subprocess.run([sys.executable, __file__, "killed"]).returncode == -signal.SIGKILL
+engine = make(1)
+assert engine.load_checkpoint(folder)[1] == {"name": "first"} and engine.global_steps == 1
+save(engine, "second")
+assert sorted(os.listdir(folder + "/best")) == [".lock", "latest", "step-2"]
+""")
 
 
 if __name__ == "__main__":

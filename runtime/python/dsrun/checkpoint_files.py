@@ -5,6 +5,7 @@ save_checkpoint's folders hold checkpoints of dsrun (runtime/checkpoint/FORMAT.m
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -13,6 +14,39 @@ from torch import nn
 from . import _native
 
 __all__ = ["get_fp32_state_dict_from_zero_checkpoint", "load_state_dict_from_zero_checkpoint"]
+
+CLIENT_STATE = "client_state.pt"  # runtime/checkpoint_format/file_names.h
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes the file, which is at no time incomplete."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    os.replace(part, path)
+
+
+def save_with_client_state(native, folder: Path, client: dict, frozen: bool) -> None:
+    """Saves an engine's state to the folder, with `client` of rank 0 in the same move. Collective."""
+    failure = None
+
+    def write(path: str) -> str:
+        nonlocal failure
+        try:
+            with open(path, "wb") as file:
+                torch.save(client, file)
+                file.flush()
+                os.fsync(file.fileno())
+        except Exception as error:
+            failure = error
+            return f"{CLIENT_STATE}: {type(error).__name__}: {error}"
+        return ""
+
+    try:
+        native.save(str(folder), write, frozen=frozen)
+    except RuntimeError:
+        if failure is None:
+            raise
+        raise failure from None
 
 
 def resolve_latest(folder: Path) -> Path:

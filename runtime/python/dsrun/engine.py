@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from . import _native, comm, optimizers
-from .checkpoint_files import resolve_latest
+from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
 from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
                      training_dtype)
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
@@ -398,24 +398,19 @@ class Engine(nn.Module):
         """Saves weights, optimizer, schedule and rank 0's `client_state` to save_dir/tag.
 
         The tag is global_step<N> by default. The folder holds a checkpoint of dsrun, which
-        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. With
+        `dsrun checkpoint` reads, and which loads at any ZeRO stage and number of ranks. One that the
+        tag has already is replaced as a whole, and removed after that. With
         `exclude_frozen_parameters` it has no frozen weights: load it with load_module_strict=False.
         """
         tag = f"global_step{self.global_steps}" if tag is None else tag
         self.passes.owned.check()
-        folder = Path(save_dir) / str(tag)
-        self.native.save(str(folder), frozen=not exclude_frozen_parameters)
-
-        def write():
-            scheduler = getattr(self.lr_scheduler, "state_dict", dict)()
-            client = {"client_state": client_state or {}, "lr_scheduler": scheduler,
-                      "rates": self.get_lr(), "trains": self.optimizer is not None,
-                      "has_frozen": not exclude_frozen_parameters}
-            _replace_file(folder / "client_state.pt", lambda path: torch.save(client, path))
-            if save_latest:
-                _replace_file(Path(save_dir) / "latest", lambda path: path.write_text(str(tag)))
-
-        _call_on_rank_0(write)
+        client = {"client_state": client_state or {}, "rates": self.get_lr(),
+                  "lr_scheduler": getattr(self.lr_scheduler, "state_dict", dict)(),
+                  "trains": self.optimizer is not None, "has_frozen": not exclude_frozen_parameters}
+        save_with_client_state(self.native, Path(save_dir) / str(tag), client,
+                               frozen=not exclude_frozen_parameters)
+        if save_latest:
+            _call_on_rank_0(lambda: replace_file(Path(save_dir) / "latest", str(tag)))
         return True
 
     def load_checkpoint(self, load_dir, tag: str | None = None, load_module_strict: bool = True,
@@ -447,9 +442,10 @@ class Engine(nn.Module):
 
         def read():
             folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
-            client = torch.load(folder / "client_state.pt", map_location="cpu", weights_only=False)
+            newest = resolve_latest(folder)
+            client = torch.load(newest / CLIENT_STATE, map_location="cpu", weights_only=False)
             self._check_loads(folder, client, with_optimizer, load_module_strict and bool(frozen))
-            return folder, client, str(resolve_latest(folder))
+            return folder, client, str(newest)
 
         folder, client, path = _call_together(read)
         self.native.load(path, weights=custom_load_fn is None, optimizer_state=with_optimizer,
@@ -583,13 +579,6 @@ def _call_together(function):
             raise
         raise failure from None
     return result
-
-
-def _replace_file(path: Path, write) -> None:
-    """Calls write(PART), then renames PART to `path`, which is at no time incomplete."""
-    part = path.with_name(path.name + ".part")
-    write(part)
-    os.replace(part, path)
 
 
 def _move(module: nn.Module, device: torch.device) -> None:

@@ -200,8 +200,9 @@ TEST(Layout, AStepHasOneSpelling) {
 }
 
 TEST(FileNames, ACheckpointsFilesAreKnown) {
-  for (const char* name : {"manifest.json", "writer", "rank-00003.bin", "rank-123456.bin",
-                           "manifest.json.00c0ffee00c0ffee", ".nfs0001", ".fuse_hidden0001"}) {
+  for (const char* name :
+       {"manifest.json", "writer", "rank-00003.bin", "rank-123456.bin",
+        "manifest.json.00c0ffee00c0ffee", "client_state.pt", ".nfs0001", ".fuse_hidden0001"}) {
     EXPECT_TRUE(IsCheckpointFile(name)) << name;
   }
   for (const char* name : {"notes.txt", "rank-3.bin", "rank-00003.bin.old", "rank-.bin", "latest",

@@ -9,6 +9,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/commit.h"
 #include "runtime/checkpoint_format/file_names.h"
 #include "runtime/checkpoint_format/latest.h"
 #include "tests/places.h"
@@ -174,6 +175,48 @@ TEST_F(PruneTest, TheNextSaveRemovesLeftoversOfACrash) {
   EXPECT_EQ(NamesIn(folder_.path()).size(), 5u) << "20, 30, 40, latest and the lock";
   Prune(1);
   EXPECT_THAT(Listed(), ElementsAre(40));
+}
+
+// Commits the sample as a save of `program`.
+void CommitOf(const fs::path& root, std::int64_t step, const std::string& program) {
+  const UnfinishedCheckpoint unfinished = BeginCheckpoint(root, step).value();
+  const fs::path directory = UnfinishedDirectory(root, unfinished.name);
+  Manifest manifest = WriteSampleFiles(directory, step).value();
+  manifest.written_by["program"] = program;
+  ASSERT_TRUE(WriteFileAtomically(directory / kClientStateFile, program).ok());
+  ASSERT_TRUE(CommitCheckpoint(unfinished, manifest).ok());
+}
+
+TEST(ReplacedCheckpoints, GoOnlyIfTheProgramHasWrittenThem) {
+  const TemporaryFolder folder;
+  for (const std::int64_t step : {10, 20, 30, 40}) CommitOf(folder.path(), step, "one");
+  CommitOf(folder.path(), 50, "another");
+  CommitSample(folder.path(), 60);
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / "step-30/notes.txt", "mine").ok());
+  CommitOf(folder.path(), 15, "one");
+  RemoveReplacedCheckpoints(folder.path(), 40, "one");  // `latest` does not name it
+  EXPECT_EQ(NamesIn(folder.path()).size(), 9u);
+  RemoveReplacedCheckpoints(folder.path(), 15, "one");
+  EXPECT_THAT(NamesIn(folder.path()),
+              ::testing::UnorderedElementsAre("step-15", "step-30", "step-50", "step-60",
+                                              kLatestFile, kFolderLockFile));
+  EXPECT_EQ(Slurp(folder.path() / "step-15" / kClientStateFile), "one");
+  ExpectGoodCheckpoints(folder.path(), 15);
+}
+
+// A crash after the rename, before the files are gone.
+TEST(ReplacedCheckpoints, AreGoneAfterTheNextSaveAtTheLatest) {
+  const TemporaryFolder folder;
+  CommitOf(folder.path(), 10, "one");
+  CommitOf(folder.path(), 20, "one");
+  ScriptedFileSystem system([](const FileCall& call) {
+    return call.kind == FileCall::Kind::kUnlink ? EIO : kAskTheSystem;
+  });
+  RemoveReplacedCheckpoints(folder.path(), 20, "one", system);
+  EXPECT_EQ(NamesIn(folder.path()).size(), 4u);
+  CommitOf(folder.path(), 20, "one");
+  EXPECT_THAT(NamesIn(folder.path()),
+              ::testing::UnorderedElementsAre("step-20", kLatestFile, kFolderLockFile));
 }
 
 }  // namespace
