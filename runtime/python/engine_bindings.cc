@@ -149,10 +149,15 @@ class BoundEngine {
   TensorAccess access() { return TensorAccess(engine()); }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  void BeginForward(std::int64_t samples, std::int64_t labels) {
-    reports_.EndWait();
+  void BeginForward(std::int64_t samples, std::int64_t labels, bool evaluates) {
+    reports_.BeginForward(evaluates);
     CheckMemory();
     passes().BeginForward({.samples = samples, .labels = labels});
+  }
+  std::vector<at::Tensor> EndForward(std::vector<at::Tensor> outputs) {
+    outputs = passes().EndForward(std::move(outputs));
+    reports_.EndForward();
+    return outputs;
   }
   StepResult Step() {
     CheckMemory();
@@ -163,7 +168,7 @@ class BoundEngine {
 
   // One full step of this rank's pipeline stage, or of the only one.
   StepResult TrainBatch(const ReadBatch& read_batch, const RunStage& run_stage) {
-    reports_.EndWait();
+    reports_.BeginForward(/*evaluates=*/false);
     PythonStage stage(passes(), run_stage);
     return Report(
         ValueOrThrow(engine::Executor(engine(), stage).RunStep(MakeBatchSource(read_batch))));
@@ -172,10 +177,12 @@ class BoundEngine {
   // Returns the mean of the last stage's losses over micro-batches and ranks.
   double EvaluateBatch(const ReadBatch& read_batch, const RunStage& run_stage,
                        std::int64_t micro_batches) {
+    reports_.BeginForward(/*evaluates=*/true);
     PythonStage stage(passes(), run_stage);
-    return ValueOrThrow(
-               engine::Evaluate(engine(), stage, MakeBatchSource(read_batch), micro_batches))
-        .loss;
+    const engine::Evaluation evaluation =
+        ValueOrThrow(engine::Evaluate(engine(), stage, MakeBatchSource(read_batch), micro_batches));
+    reports_.EndForward();
+    return evaluation.loss;
   }
 
   // `kind` is "param", "grad" or "state"; `state` is the state's name, else "". A gradient is
@@ -314,12 +321,7 @@ void BindPasses(PyEngine& bound) {
         return self.passes().Leave(unit, std::move(outputs));
       },
       Released());
-  bound.def(
-      "end_forward",
-      [](BoundEngine& self, std::vector<at::Tensor> outputs) {
-        return self.passes().EndForward(std::move(outputs));
-      },
-      Released());
+  bound.def("end_forward", &BoundEngine::EndForward, Released());
   bound.def(
       "backward",
       [](BoundEngine& self, const at::Tensor& loss, bool scale_wrt_gas, bool retain_graph) {

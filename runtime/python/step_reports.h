@@ -21,18 +21,24 @@ class StepReports {
   StepReports(const StepReports&) = delete;
   StepReports& operator=(const StepReports&) = delete;
 
-  // Call these before a forward pass, and after each step(). The time in between counts as waiting
-  // for data.
-  void EndWait();
+  // Call these around each forward pass, and after each step(). The time between a step and the
+  // next pass counts as waiting for data, or as part of an evaluation if that pass `evaluates`.
+  // Evaluations are no part of the step in progress; their time is its line's "eval_seconds".
+  void BeginForward(bool evaluates);
+  void EndForward();
   void OnStep(Engine& engine, const StepResult& result);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
+  // kNothing: before the first step.
+  enum class Activity { kNothing, kWaiting, kWorking, kEvaluating };
 
   void Report(Engine& engine, const StepResult& result, Time now);
 
-  Time begin_{}, waits_since_{};  // of the step and the wait in progress; zero: none
-  std::chrono::duration<double> waited_{0};
+  Activity activity_ = Activity::kNothing;
+  Activity interrupted_ = Activity::kNothing;  // by the evaluation in progress
+  Time since_{}, begin_{};                     // of the activity and the step
+  std::chrono::duration<double> waited_{0}, evaluated_{0};
   comm::Traffic traffic_;  // before the step
 };
 

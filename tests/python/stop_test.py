@@ -16,7 +16,7 @@ import unittest
 from trainers_test import parse_options
 
 SCRIPT = """
-import atexit, os, select, signal, sys
+import atexit, os, select, signal, sys, time
 
 def wait_for_rank_0():
     if "pid" in globals():
@@ -36,9 +36,22 @@ rank_0_pid = pids.item()
 if case == "restarts":
     path, state = engine.load_checkpoint("checkpoints")
     print("begins after", engine.global_steps, state.get("note"), flush=True)
+def evaluate():
+    handle = model[0].register_forward_hook(lambda *_: time.sleep(0.05))
+    with torch.no_grad():
+        engine.eval()(torch.ones(1, 4))
+    engine.train()
+    handle.remove()
+
+begin = time.monotonic()
 while engine.global_steps < 4 or case in ("SIGINT", "SIGTERM"):
+    if case == "plain" and engine.global_steps == 2:
+        evaluate()
     engine.backward(engine(torch.ones(1, 4)).sum())
+    before, begin = begin, time.monotonic()
     engine.step()
+    if case == "plain" and rank == 0:
+        print("seconds", time.monotonic() - before, flush=True)  # with the step before
     if case == "restarts" and engine.global_steps == 2 and generation == 0:
         engine.save_checkpoint("checkpoints", client_state={"note": "saved"})
     if engine.global_steps == 3 and generation == 0:
@@ -123,6 +136,9 @@ class StopTest(unittest.TestCase):
         self.assertEqual([step["samples"] for step in steps], [2] * 4)
         self.assertTrue(all(step["loss"] is not None and step["grad_norm"] > 0 for step in steps))
         self.assertTrue(all(0 <= step["data_seconds"] < step["step_seconds"] for step in steps))
+        self.assertEqual([step.get("eval_seconds", 0) >= 0.05 for step in steps], [False, False, True, False])
+        most = [float(line.split()[-1]) for line in output.splitlines() if "seconds" in line.split()]
+        self.assertLessEqual(steps[2]["step_seconds"] + steps[2]["eval_seconds"], most[2], output)
         self.assertIn("all_gather", steps[1]["communicated"])
         self.assertIn("step 4  loss", output)
 

@@ -282,7 +282,9 @@ class Passes:
                 self.frames.clear()
                 self.given.clear()
                 self.readable = set()
-                self.native.begin_forward(count_samples((args, kwargs)), _count_labels(kwargs))
+                evaluates = not torch.is_grad_enabled() and not self.owned.module.training
+                self.native.begin_forward(count_samples((args, kwargs)), _count_labels(kwargs),
+                                          evaluates)
             self.depth += 1
         if unit is None:
             return None
