@@ -99,6 +99,9 @@ void BindTexts(py::module_& module) {
         ThrowIfError(comm::AgreeOnStatus(mine, Process::Get().world()));
       },
       Released());
+  // Ends the ranks' connections: each rank's next call, or the one it waits in, raises `reason`.
+  module.def(
+      "abort", [](const std::string& reason) { Process::Get().world().Abort(reason); }, Released());
 }
 
 // (batch size, valid numbers of GPUs, micro-batch size or nullopt)

@@ -91,6 +91,36 @@ if rank == 1:
 while True:
     step()
 """
+PIPELINE = """
+import os, torch, dsrun
+from dsrun.pipe import PipelineModule
+torch.set_num_threads(1)
+rank, calls = int(os.environ["RANK"]), 0
+
+def loss_of(outputs, labels):
+    global calls
+    calls += 1
+    if calls == 6:
+        raise ArithmeticError("of the second step")
+    return outputs.square().mean()
+
+def make():
+    model = PipelineModule([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)], num_stages=2, loss_fn=loss_of)
+    return dsrun.initialize(model=model, config={
+        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})[0]
+
+def data():
+    while True:
+        yield torch.ones(1, 4), torch.ones(1)
+
+engine, batches = make(), data()
+for call in (lambda: engine.train_batch(batches), lambda: engine.train_batch(batches), make, dsrun.comm.barrier):
+    try:
+        call()
+    except Exception as error:
+        print("rank", rank, "has", type(error).__name__, str(error).partition(";")[0], flush=True)
+"""
 
 
 class FailuresTest(unittest.TestCase):
@@ -124,6 +154,13 @@ class FailuresTest(unittest.TestCase):
         for part in ("ArithmeticError of the gradient", "RuntimeError a backward pass of this step has thrown, so its "
                      "gradients are incomplete: load a checkpoint", "continued True"):
             self.assertIn(part, result.stdout)
+
+    def test_an_exception_in_a_pipeline_step_ends_all_that_its_ranks_do_together(self):
+        result = self.run_job(PIPELINE)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        reason = "an exception has ended its pipeline step within the micro-batches: ArithmeticError: of the second step"
+        self.assertEqual(result.stdout.count("rank 1 has ArithmeticError of the second step"), 1, result.stdout)
+        self.assertEqual(result.stdout.count(f"rank 1 has given up: {reason}"), 5, result.stdout)
 
     def test_an_exception_of_the_data_set_is_the_verdict(self):
         text = LOADER.replace("{workers}", "0")

@@ -167,7 +167,9 @@ class PipelineEngine(Engine):
     def _run_step(self, run: Callable, trains: bool = True):
         """Returns run(), unless an earlier step has ended in its middle: it is half done.
 
-        An evaluation changes no state, but on several stages its messages are pending.
+        An evaluation changes no state, but on several stages its messages are pending: other stages,
+        which may wait for them, get the error, and so does all that the ranks do together from then
+        on.
         """
         if self._failed:
             raise RuntimeError("an exception has ended an earlier step within its micro-batches: "
@@ -176,8 +178,11 @@ class PipelineEngine(Engine):
         self._first = self._fetch_first()
         try:
             return run()
-        except BaseException:
+        except BaseException as error:
             self._failed = self._begun > 0 and (trains or self.num_stages > 1)
+            if self._failed and self.num_stages > 1:
+                _native.abort("an exception has ended its pipeline step within the micro-batches: "
+                              f"{type(error).__name__}: {error}")
             raise
 
     def _read_batch(self) -> int:
