@@ -428,6 +428,47 @@ save(engine, "second")
 assert sorted(os.listdir(folder + "/best")) == [".lock", "latest", "step-2"]
 """)
 
+    def test_modules_and_losses_that_cannot_be_trained_say_so(self):
+        self.check("""
+import warnings
+nn = torch.nn
+config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}}
+def begin(*layers, **more):
+    return dsrun.initialize(model=nn.Sequential(*layers), config=config | more)[0]
+
+text = "1 is Embedding(sparse=True)"
+raises(text, lambda: begin(nn.Linear(4, 4), nn.Embedding(4, 4, sparse=True)), NotImplementedError)
+raises("0 is EmbeddingBag(sparse=True)", lambda: begin(nn.EmbeddingBag(4, 4, sparse=True)), NotImplementedError)
+begin(nn.Linear(4, 4), nn.Embedding(4, 4, sparse=True).requires_grad_(False))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    raises("0.weight has no shape yet", lambda: begin(nn.LazyLinear(4)), ValueError)
+    raises("has no shape yet", lambda: begin(nn.Linear(4, 4), nn.LazyBatchNorm1d(affine=False)), ValueError)
+
+engine = make(1)
+raises("the loss is of shape (2, 4)", lambda: engine.backward(engine(torch.ones(2, 4))), ValueError)
+raises("the loss is a dict", lambda: engine.backward({"loss": loss_of(engine)}), ValueError)
+engine.backward(loss_of(engine).view(1))
+engine.step()
+
+for own, others in (({}, ("half", "bfloat16", "double")), ({"bf16": {"enabled": True}}, ("half", "float"))):
+    engine = make(3, **own)
+    for name in others:
+        raises("cannot change them to torch.", getattr(engine, name))
+    raises("cannot change them to torch.float16", lambda: engine.to(torch.float16))
+    (engine.bfloat16 if own else engine.float)()
+    engine.to("cpu")
+    engine.to(torch.bfloat16 if own else torch.float32)
+    inputs = torch.ones(2, 4, dtype=torch.bfloat16 if own else torch.float32)
+    engine.backward(engine(inputs).square().mean())
+    engine.step()
+    module = engine.module
+    engine.destroy()
+    module.half()
+raises('optimizer.params.lr of the config is "auto"', lambda: begin(
+    nn.Linear(4, 4), optimizer={"type": "AdamW", "params": {"lr": "auto"}}), ValueError)
+""")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

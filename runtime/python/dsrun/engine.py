@@ -15,8 +15,8 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
-from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
-                     training_dtype)
+from .config import (autocast_dtype, casts_inputs, check_rate, check_sections, read_config, section,
+                     to_json, training_dtype)
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .ownership import GatheredMemory
 from .pipe import PipelineModule
@@ -43,6 +43,21 @@ def _check_kept_in_fp32(module: nn.Module, dtype: torch.dtype | None) -> None:
                     "it, or set the attribute to None before initialize()")
 
 
+def _check_layers(module: nn.Module) -> None:
+    """Refuses parameters without a shape, and those whose gradients are sparse tensors."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if nn.parameter.is_lazy(tensor):
+            raise ValueError(f"{name} has no shape yet: it is of a lazy module, which takes its shape "
+                             "from the first input. Call the model once before initialize()")
+    for name, part in module.named_modules():
+        if getattr(part, "sparse", False) and isinstance(part, (nn.Embedding, nn.EmbeddingBag)) \
+                and part.weight.requires_grad:
+            raise NotImplementedError(
+                f"{name or 'the model'} is {type(part).__name__}(sparse=True), and the engine adds up "
+                "dense gradients: make it with sparse=False, which has the same values. Optimizers "
+                "that look at all rows, such as AdamW, train it like that anyway")
+
+
 class Engine(nn.Module):
     """Trains a module with ZeRO. `initialize` makes it.
 
@@ -64,12 +79,14 @@ class Engine(nn.Module):
         self.config = config
         check_sections(config, is_pipeline=isinstance(module, PipelineModule))
         _check_kept_in_fp32(module, training_dtype(config))
+        _check_layers(module)
         self.device = comm.get_device()
         _move(module, self.device)
         native_config = to_json(config)
         native_config.pop("dataloader_drop_last", None)  # make_loader's
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
+        check_rate(section(native_config, "optimizer"))
         trains = "optimizer" in native_config
         if lr_scheduler is not None and not trains:
             raise ValueError("initialize(lr_scheduler=...) without an optimizer: give one, or name "
@@ -169,6 +186,12 @@ class Engine(nn.Module):
                  scale_wrt_gas: bool = True) -> torch.Tensor:
         """Accumulates the gradients of loss / gradient_accumulation_steps()."""
         self._check_trains("backward")
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            what = f"of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else \
+                f"a {type(loss).__name__}"
+            raise ValueError(f"engine.backward(loss): the loss is {what}, and has to be a scalar "
+                             "tensor, such as its mean(). Gradients of other outputs are passed by "
+                             "outputs.backward(gradients)")
         self.native.backward(loss, scale_wrt_gas, retain_graph)
         return loss
 
@@ -193,6 +216,16 @@ class Engine(nn.Module):
             # The engine has updated; PyTorch's schedulers look at the script's own optimizer.
             getattr(self.lr_scheduler, "optimizer", self.optimizer)._opt_called = True
             self.lr_scheduler.step(**(lr_kwargs or {}))
+
+    def _apply(self, fn, recurse: bool = True):
+        """What half(), bfloat16(), float() and to() call: the parameters' dtype is the config's."""
+        trained = training_dtype(self.config) or torch.float32
+        dtype = fn(torch.empty(0, dtype=trained, device=self.device)).dtype
+        if dtype != trained and not self.passes.closed:
+            raise RuntimeError(f"the engine has its parameters in {trained}, as its config says, and "
+                               f"cannot change them to {dtype}: choose the dtype in the config (bf16, "
+                               "fp16), before initialize()")
+        return super()._apply(fn, recurse)
 
     @property
     def global_rank(self) -> int:
