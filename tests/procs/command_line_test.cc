@@ -134,7 +134,7 @@ TEST_F(CommandLineTest, CheckShowsTheValuesOfAuto) {
               HasSubstr("comms_config (--ignore_unknown_keys ignores unknown keys)\n"));
   const ProgramResult passed = Dsrun({"check", stray, "--ignore_unknown_keys"});
   EXPECT_EQ(passed.status, 0) << passed.err;
-  EXPECT_THAT(passed.err, HasSubstr("--ignore_unknown_keys ignores comms_config\n"));
+  EXPECT_THAT(passed.err, HasSubstr("unknown keys are ignored: comms_config\n"));
   EXPECT_THAT(passed.out, HasSubstr("total_num_steps = \"auto\", \"auto\" at "));
   // {"train_batch_size": 8}
   EXPECT_THAT(Dsrun({"check", "eyJ0cmFpbl9iYXRjaF9zaXplIjogOH0="}).out,

@@ -469,6 +469,31 @@ raises('optimizer.params.lr of the config is "auto"', lambda: begin(
     nn.Linear(4, 4), optimizer={"type": "AdamW", "params": {"lr": "auto"}}), ValueError)
 """)
 
+    def test_weights_that_match_in_part_say_so(self):
+        self.check("""
+import logging
+from dsrun.checkpoint_files import load_state_dict_from_zero_checkpoint as load
+said = []
+class Handler(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+utils.logger.addHandler(Handler())
+engine = make(1)
+folder = __file__ + ".saved"
+engine.save_checkpoint(folder)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+load(model, folder)
+assert not said and torch.equal(model[1].weight, engine.module[1].weight)
+load(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)), folder)
+assert any("the checkpoint has not: 2.weight, 2.bias" in text for text in said), said
+assert any("the model has not: 1.bias, 1.weight" in text for text in said), said
+raises("has no weight of the model: it has 0.bias, 0.weight, 1.bias and 1 more, and the model a.weight, a.bias",
+       lambda: load(torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4)}), folder), ValueError)
+del said[:]
+make(1, unknown_key=1)
+assert any("unknown keys are ignored: unknown_key" in text for text in said), said
+""")
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

@@ -36,7 +36,7 @@ class ValueReader {
   Json ReadFile(const JsonNode& root) {
     Json plain = ReadObject(root, {"", ""});
     if (!ignored_.empty()) {
-      issues_.Warning("", "--ignore_unknown_keys ignores " + ignored_, first_ignored_);
+      issues_.Warning("", "unknown keys are ignored: " + ignored_, first_ignored_);
     }
     return plain;
   }

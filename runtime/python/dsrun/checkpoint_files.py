@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from . import _native
+from .utils import logger
 
 __all__ = ["get_fp32_state_dict_from_zero_checkpoint", "load_state_dict_from_zero_checkpoint"]
 
@@ -86,9 +87,26 @@ def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir,
                                          tag: str | None = None) -> nn.Module:
     """Loads the fp32 weights into the model, on the CPU, and returns it.
 
-    The model is not to be trained by an engine: engine.load_checkpoint loads into that.
+    The model is not to be trained by an engine: engine.load_checkpoint loads into that. Weights that
+    only one side has are left alone, with a warning; raises ValueError if all are.
     """
     model = model.cpu()
-    model.load_state_dict(get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag),
-                          strict=False)
+    state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag)
+    result = model.load_state_dict(state, strict=False)
+    # Of tied parameters the checkpoint has one name.
+    tied = {id(parameter) for name, parameter in model.named_parameters(remove_duplicate=False)
+            if name in state}
+    missing = [name for name, parameter in model.named_parameters() if id(parameter) not in tied]
+    unexpected = list(result.unexpected_keys)
+    if len(unexpected) == len(state):
+        raise ValueError(f"{checkpoint_dir} has no weight of the model: it has {_list_some(unexpected)}, "
+                         f"and the model {_list_some(missing)}")
+    for names, sentence in ((missing, "the checkpoint has not"), (unexpected, "the model has not")):
+        if names:
+            logger.warning("load_state_dict_from_zero_checkpoint leaves out weights that %s: %s",
+                           sentence, _list_some(names))
     return model
+
+
+def _list_some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
