@@ -494,6 +494,28 @@ make(1, unknown_key=1)
 assert any("unknown keys are ignored: unknown_key" in text for text in said), said
 """)
 
+    def test_nested_gathered_parameters(self):
+        self.check("""
+rank = dsrun.comm.get_rank()
+for stage in (1, 3):
+    engine = make(stage)
+    first, second = engine.module[0].weight, engine.module[1].weight
+    gather = zero.GatheredParameters
+    with gather([first, second], modifier_rank=0):
+        with gather(first, modifier_rank=0):
+            first.data.fill_(2.0)
+        assert second.sum() != 0
+        raises("with modifier_rank=0, which decides", lambda: gather(first).__enter__())
+    with gather(first):
+        assert first.eq(2.0).all()
+        with gather(first):
+            pass
+        raises("which has not gathered 1.weight", lambda: gather(second).__enter__())
+        assert first.eq(2.0).all()
+    engine.backward(loss_of(engine))
+    engine.step()
+""", ranks=2)
+
 
 if __name__ == "__main__":
     OPTIONS = parse_options()

@@ -123,6 +123,7 @@ class Engine(nn.Module):
             if has_schedule or groups.are_of_config:  # the config names the rate
                 self.optimizer.show_rate()
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
+        self.__dict__["gathered"] = None  # (names, modifier_rank) within GatheredParameters
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
         self.step_result = None
 
@@ -509,6 +510,7 @@ class Engine(nn.Module):
             if self._names[id(parameter)] in source:  # tied weights have several names
                 source[name] = source[self._names[id(parameter)]]
         self.native.open_gathered(sorted(self._names.values()), 0)
+        self.__dict__["gathered"] = (set(self._names.values()), 0)
         memory = GatheredMemory([(parameter, name) for unit in self.passes.units
                                  for name, parameter in unit.parameters.items()])
         error = "the function was interrupted"
@@ -522,6 +524,7 @@ class Engine(nn.Module):
             raise
         finally:
             changed = memory.take_back()
+            self.__dict__["gathered"] = None
             self.native.close_gathered(error or changed)
         if changed:
             raise RuntimeError(changed)

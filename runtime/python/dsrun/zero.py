@@ -34,13 +34,36 @@ class _GatheredOfEngine:
 
     def __enter__(self):
         names = sorted({name for _, name in self.owned})
+        self.is_within = self._is_within(names)
+        if self.is_within:
+            return
         self.engine.native.open_gathered(names, self.modifier_rank)
+        self.engine.__dict__["gathered"] = (set(names), self.modifier_rank)
         self.memory = GatheredMemory(self.owned)
         self.engine.passes.suspend()  # the module runs with the gathered values
         for parameter, _ in self.owned:
             parameter.ds_status = ZeroParamStatus.AVAILABLE
 
+    def _is_within(self, names: list[str]) -> bool:
+        """Returns whether an outer block has gathered the parameters; raises if it has not all."""
+        if self.engine.gathered is None:
+            return False
+        outer, modifier_rank = self.engine.gathered
+        missing = [name for name in names if name not in outer]
+        if missing:
+            raise RuntimeError(
+                "GatheredParameters within another one of the same engine, which has not gathered "
+                f"{missing[0]}: gather all parameters in the outer block")
+        if modifier_rank != self.modifier_rank:
+            raise RuntimeError(
+                f"GatheredParameters(modifier_rank={self.modifier_rank}) within one of the same "
+                f"engine with modifier_rank={modifier_rank}, which decides what is kept: use that")
+        return True
+
     def __exit__(self, kind, error, trace):
+        if self.is_within:
+            return
+        self.engine.__dict__["gathered"] = None
         for parameter, _ in self.owned:
             parameter.ds_status = self.engine.idle_status
         self.engine.passes.resume()
@@ -66,7 +89,8 @@ class GatheredParameters:
     With `modifier_rank`, all ranks have the values that this rank has written when the block ends,
     also in shards and fp32 masters. Without it, changes are undone. All ranks enter and leave the
     block together, with the same parameters, of any engines. Within a forward pass of their engine
-    it only gathers: a `modifier_rank` raises NotImplementedError there.
+    it only gathers: a `modifier_rank` raises NotImplementedError there. A block within another one
+    may have parameters of it, with the same `modifier_rank`: it changes nothing.
 
     Parameters that neither an engine nor zero.Init has sharded are left alone: they have their
     values.
