@@ -184,6 +184,24 @@ def frozen_weights_can_be_left_out(folder):
     engine.destroy()
 
 
+def frozen_weights_are_loaded_next_to_custom_load_fn(folder):
+    """As DeepSpeed does at stages 2 and 3; at others, the function has to."""
+    frozen = "model.embed_tokens.weight"
+    source = make_other(3, (frozen,))
+    source.save_checkpoint(folder)
+    saved = weights_of(source.module)
+    source.destroy()
+    for stage in (1, 2, 3):
+        engine = make_other(stage, (frozen,))
+        with zero.GatheredParameters(engine.module.get_parameter(frozen), modifier_rank=0):
+            engine.module.get_parameter(frozen).data.zero_()
+        engine.load_checkpoint(folder, load_module_only=True, custom_load_fn=lambda src, dst: src.clear())
+        loaded = weights_of(engine.module)[frozen]
+        check(torch.equal(loaded, saved[frozen] if stage >= 2 else torch.zeros_like(loaded)),
+              f"custom_load_fn at stage {stage}: other frozen weights")
+        engine.destroy()
+
+
 def an_engine_without_optimizer_evaluates(folder):
     batch = make_batch("llama", RANK, 0)
     for stage, bf16 in ((3, False), (3, True), (1, True)):
@@ -386,11 +404,13 @@ def many_engines_leave_nothing():
 
 def main():
     torch.set_num_threads(1)
-    folders = [os.path.join(sys.argv[1], name) for name in ("whole", "part", "frozen", "evaluated")]
+    folders = [os.path.join(sys.argv[1], name) for name in ("whole", "part", "frozen", "evaluated",
+                                                              "custom")]
     checks = [losses_equal_pytorch, lambda: checkpoints_continue(folders[0]),
               lambda: checkpoints_load_in_part(folders[1]),
               lambda: frozen_weights_can_be_left_out(folders[2]),
               lambda: an_engine_without_optimizer_evaluates(folders[3]),
+              lambda: frozen_weights_are_loaded_next_to_custom_load_fn(folders[4]),
               weights_can_be_read_and_written, parameters_of_two_engines_are_gathered_together,
               generation_works_while_sharded,
               one_rank_generates_with_gathered_parameters,

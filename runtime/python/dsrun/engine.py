@@ -464,7 +464,8 @@ class Engine(nn.Module):
             load_module_only: loads weights and buffers, and no counts of steps.
             custom_load_fn: is called as custom_load_fn(src=, dst=) in place of loading the weights:
                 with the checkpoint's weights by name, and with the module, whose parameters have
-                their values. What it writes on rank 0 is kept.
+                their values. What it writes on rank 0 is kept. At stages 2 and 3, frozen weights
+                that the checkpoint has are loaded after it, as by DeepSpeed.
         """
         latest = Path(load_dir) / "latest"
         if tag is None and _native.broadcast_text(str(latest.is_file())) == "False":
@@ -486,7 +487,9 @@ class Engine(nn.Module):
                          progress=not load_module_only, schedule=load_lr_scheduler_states,
                          strict=load_module_strict)
         if custom_load_fn is not None:
-            self._load_weights_by(custom_load_fn, path)
+            # As DeepSpeed, whose checkpoints have frozen weights apart from the module's then.
+            frozen = self.zero_optimization_stage() >= 2 and client.get("has_frozen", True)
+            self._load_weights_by(custom_load_fn, path, frozen)
         if not load_module_only:
             self._load_schedule(client, with_optimizer, load_lr_scheduler_states)
         return str(folder), client["client_state"]
@@ -504,7 +507,7 @@ class Engine(nn.Module):
             raise ValueError(f"{folder} was saved with exclude_frozen_parameters: load it with "
                              "load_module_strict=False")
 
-    def _load_weights_by(self, custom_load_fn, path: str) -> None:
+    def _load_weights_by(self, custom_load_fn, path: str, loads_frozen: bool) -> None:
         source = _native.read_weights(path)
         for name, parameter in self.module.named_parameters(remove_duplicate=False):
             if self._names[id(parameter)] in source:  # tied weights have several names
@@ -516,8 +519,11 @@ class Engine(nn.Module):
         error = "the function was interrupted"
         try:
             with torch.no_grad():
-                custom_load_fn(src=source, dst=self.module)
-            self.passes.owned.check()
+                custom_load_fn(src=dict(source), dst=self.module)
+                self.passes.owned.check()
+                for name, parameter in self.module.named_parameters() if loads_frozen else ():
+                    if not parameter.requires_grad and name in source:
+                        parameter.copy_(source[name])
             error = ""
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
