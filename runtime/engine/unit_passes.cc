@@ -120,6 +120,12 @@ void UnitPasses::RunChunk(const std::function<void()>& run) {
   run();
 }
 
+Status UnitPasses::SetBuffers(const std::vector<ModuleBuffers::Named>& buffers) {
+  DS_ASSIGN_OR_RETURN(engine_.model.buffers,
+                      ModuleBuffers::Take(buffers, engine_.model.sharded->context().device));
+  return OkStatus();
+}
+
 Status UnitPasses::CheckMemory() const {
   for (const auto& unit : engine_.model.sharded->units()) {
     DS_RETURN_IF_ERROR(CheckMemoryOf(*unit));

@@ -30,6 +30,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/module_buffers.h"
 
 namespace ds::engine {
 
@@ -61,6 +62,10 @@ class UnitPasses {
   // Runs `run`, a forward pass that an executor has begun: within, BeginForward counts no
   // micro-batch, and EndForward returns its tensors as they are.
   void RunChunk(const std::function<void()>& run);
+
+  // Takes the model's buffers, in place of the UnitList's, from a caller that has assigned or
+  // registered others since. The ranks pass the same names.
+  Status SetBuffers(const std::vector<ModuleBuffers::Named>& buffers);
 
   // Fails if the caller has given a parameter other memory than the engine's: the values there
   // would be neither trained nor saved. Local.

@@ -51,6 +51,12 @@ using WriteClient = std::function<std::string(const std::string& path)>;
 
 constexpr char kProgram[] = "dsrun python";  // as checkpoints name their writer
 
+std::vector<engine::ModuleBuffers::Named> MakeBuffers(const std::vector<BufferTuple>& buffers) {
+  std::vector<engine::ModuleBuffers::Named> named;
+  for (const auto& [name, tensor] : buffers) named.push_back({name, tensor});
+  return named;
+}
+
 // `write_values` is destroyed with the GIL, by the caller.
 engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
                               const std::vector<BufferTuple>& buffers,
@@ -70,7 +76,7 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
     }
     list.units.push_back(std::move(unit));
   }
-  for (const auto& [name, tensor] : buffers) list.buffers.push_back({name, tensor});
+  list.buffers = MakeBuffers(buffers);
   return list;
 }
 
@@ -334,6 +340,12 @@ void BindPasses(PyEngine& bound) {
 }
 
 void BindAccess(PyEngine& bound) {
+  bound.def(
+      "set_buffers",
+      [](BoundEngine& self, const std::vector<BufferTuple>& buffers) {
+        ThrowIfError(self.passes().SetBuffers(MakeBuffers(buffers)));
+      },
+      Released());
   bound.def("get_tensor", &BoundEngine::GetTensor, Released());
   bound.def("set_tensor", &BoundEngine::SetTensor, Released());
   bound.def("export_parameters", &BoundEngine::Export, Released());

@@ -93,6 +93,55 @@ again = dsrun.initialize(model=module, config=engine.config)[0]
 assert again.module[0].weight is new and len(list(again.module.parameters())) == 5
 """)
 
+    def test_checkpoints_have_what_a_module_has_assigned(self):
+        self.check("""
+import tempfile
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = torch.nn.Linear(4, 1), 0
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("later", None)
+    def forward(self, x):
+        self.mean, self.calls = 0.5 * self.mean + x.mean(0).detach(), self.calls + 1
+        return self.inner(x)
+    def get_extra_state(self):
+        return self.calls
+    def set_extra_state(self, state):
+        self.calls = state
+def train():
+    config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+    engine = dsrun.initialize(model=Model(), config=config)[0]
+    for _ in range(3):
+        engine.backward(loss_of(engine))
+        engine.step()
+    return engine
+with tempfile.TemporaryDirectory() as folder:
+    engine = train()
+    engine.save_checkpoint(folder)
+    loss_of(engine)
+    engine.load_checkpoint(folder)
+    assert engine.module.mean.tolist() == [1.75] * 4 and engine.module.calls == 3
+    engine.module.later = torch.ones(2)
+    engine.save_16bit_model(folder)
+    saved = torch.load(folder + "/pytorch_model.bin")
+    assert saved["mean"].tolist() == [1.75] * 4 and saved["later"].tolist() == [1, 1]
+    torch.save(list(engine.module.parameters()), folder + "/list.pt")
+    assert torch.equal(torch.load(folder + "/list.pt", weights_only=False)[0], engine.module.inner.weight)
+""")
+
+    def test_what_would_not_be_trained_is_refused(self):
+        self.check("""
+config = {"train_micro_batch_size_per_gpu": 2}
+model, scale = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.ones(1))
+optimizer = torch.optim.SGD([*model.parameters(), scale], lr=0.1)
+raises("which would not be trained: make it a parameter of the model",
+       lambda: dsrun.initialize(model=model, optimizer=optimizer, config=config), ValueError)
+engine = make(0)
+engine.backward(loss_of(engine))
+raises("call engine.step()", engine.optimizer.step)
+""")
+
     def test_a_gradient_within_gathered_parameters_is_an_error(self):
         self.check("""
 engine = make(3)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameter
 from .ownership import GatheredMemory
 from .pipe import PipelineModule
 from .shards import Handover, ZeroParamStatus
-from .units import owner_of, partition, persistent_buffers, set_leaf_modules_of_config
+from .units import Owner, owner_of, partition, persistent_buffers, set_leaf_modules_of_config
 from .utils import logger
 
 
@@ -141,7 +140,7 @@ class Engine(nn.Module):
             module.__dict__["ds_external_parameters"] = no_external_parameters
         for unit in units:
             for name, parameter in unit.parameters.items():
-                parameter._dsrun_owner = (weakref.ref(self), name)
+                parameter._dsrun_owner = Owner(self, name)
                 parameter.ds_id = number
                 parameter.ds_shape = parameter.shape
                 parameter.ds_numel = parameter.numel()
@@ -387,9 +386,14 @@ class Engine(nn.Module):
     def empty_partition_cache(self) -> None:
         self.native.empty_partition_cache()
 
+    def _show_buffers(self) -> None:
+        """Gives the engine the module's buffers, which it may have assigned anew."""
+        self.native.set_buffers(persistent_buffers(self.module))
+
     def _full_state_dict(self) -> dict | None:
         """The module's state_dict with unsharded values, on rank 0; None elsewhere. Collective."""
         self.passes.owned.check()
+        self._show_buffers()
         values = self.native.export_parameters()
         if comm.get_rank() != 0:
             return None
@@ -438,7 +442,9 @@ class Engine(nn.Module):
         """
         tag = f"global_step{self.global_steps}" if tag is None else tag
         self.passes.owned.check()
+        self._show_buffers()
         client = {"client_state": client_state or {}, "rates": self.get_lr(),
+                  "extra_state": _call_together(self._extra_state),
                   "lr_scheduler": getattr(self.lr_scheduler, "state_dict", dict)(),
                   "trains": self.optimizer is not None, "has_frozen": not exclude_frozen_parameters}
         save_with_client_state(self.native, Path(save_dir) / str(tag), client,
@@ -483,6 +489,7 @@ class Engine(nn.Module):
             return folder, client, str(newest)
 
         folder, client, path = _call_together(read)
+        self._show_buffers()
         self.native.load(path, weights=custom_load_fn is None, optimizer_state=with_optimizer,
                          progress=not load_module_only, schedule=load_lr_scheduler_states,
                          strict=load_module_strict)
@@ -490,6 +497,7 @@ class Engine(nn.Module):
             # As DeepSpeed, whose checkpoints have frozen weights apart from the module's then.
             frozen = self.zero_optimization_stage() >= 2 and client.get("has_frozen", True)
             self._load_weights_by(custom_load_fn, path, frozen)
+        _call_together(lambda: self._set_extra_state(client.get("extra_state", {}), load_module_strict))
         if not load_module_only:
             self._load_schedule(client, with_optimizer, load_lr_scheduler_states)
         return str(folder), client["client_state"]
@@ -534,6 +542,22 @@ class Engine(nn.Module):
             self.native.close_gathered(error or changed)
         if changed:
             raise RuntimeError(changed)
+
+    def _modules_with_extra_state(self) -> dict[str, nn.Module]:
+        return {name: module for name, module in self.module.named_modules()
+                if type(module).get_extra_state is not nn.Module.get_extra_state}
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {name: module.get_extra_state()
+                for name, module in self._modules_with_extra_state().items()}
+
+    def _set_extra_state(self, states: dict[str, Any], strict: bool) -> None:
+        modules = self._modules_with_extra_state()
+        if strict and states.keys() != modules.keys():
+            raise KeyError("the checkpoint and the module have extra state (get_extra_state) of other "
+                           f"parts: {sorted(states)}, {sorted(modules)}")
+        for name in states.keys() & modules.keys():
+            modules[name].set_extra_state(states[name])
 
     def _load_schedule(self, client: dict, with_optimizer: bool, with_schedule: bool) -> None:
         if self.optimizer is None:
@@ -637,6 +661,15 @@ def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:
 
 
 def _check_all_grouped(module: nn.Module, groups: optimizers.Groups) -> None:
+    """Checks that the groups have the trained parameters of the module, and no others."""
+    own = {id(parameter) for parameter in module.parameters()}
+    for index, group in enumerate(groups.param_groups):
+        for parameter in group["params"]:
+            if id(parameter) not in own:
+                raise ValueError(
+                    f"group {index} of the optimizer has a parameter of shape {tuple(parameter.shape)} "
+                    "that the model does not have, and which would not be trained: make it a "
+                    "parameter of the model")
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and id(parameter) not in groups.lr_factor:
             raise ValueError(f"parameter {name} needs gradients, but is in no parameter group of "

@@ -147,8 +147,8 @@ def from_parameters(model_parameters, section: dict) -> Groups:
 class EngineOptimizer(torch.optim.Optimizer):
     """The engine's optimizer for the script: parameter groups with rates that it may set.
 
-    Schedulers of PyTorch and transformers work on it. `engine.step()` updates; `step` and
-    `zero_grad` do nothing, as under DeepSpeed's engine. Other changes of the groups than of their
+    Schedulers of PyTorch and transformers work on it. `engine.step()` updates: `step`
+    raises, and `zero_grad` does nothing. Other changes of the groups than of their
     rates, all by one factor, raise NotImplementedError at the next step.
     """
 
@@ -181,8 +181,8 @@ class EngineOptimizer(torch.optim.Optimizer):
     loss_scale = cur_scale
 
     def step(self, closure=None):
-        if closure is not None:
-            raise NotImplementedError("optimizers with closures: call engine.step()")
+        raise RuntimeError("optimizer.step(): the engine has the optimizer, and would train nothing "
+                           "here: call engine.step()")
 
     def zero_grad(self, set_to_none: bool = True):
         pass

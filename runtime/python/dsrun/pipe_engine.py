@@ -302,6 +302,13 @@ class PipelineEngine(Engine):
             mean /= self.dp_world_size
         return mean
 
+    def _modules_with_extra_state(self) -> dict:
+        modules = super()._modules_with_extra_state()
+        if modules and self.num_stages > 1:
+            raise NotImplementedError(f"{', '.join(modules)}: the extra state (get_extra_state) of layers "
+                                      "is not saved in a pipeline of several stages")
+        return modules
+
     def _full_state_dict(self) -> dict | None:
         """The state of all stages, on rank 0; None elsewhere. Collective."""
         values = self.native.export_parameters()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 
 import torch
@@ -50,10 +51,25 @@ def set_leaf_modules_of_config(model: nn.Module, section: dict) -> None:
             module._dsrun_leaf = True
 
 
+class Owner:
+    """The engine of a parameter, and the parameter's name there. Copies and pickles have none."""
+
+    def __init__(self, engine=None, name: str = ""):
+        self.engine = weakref.ref(engine) if engine is not None else lambda: None
+        self.name = name
+
+    def __reduce__(self):
+        return (Owner, ())
+
+    def __deepcopy__(self, memo):
+        return Owner()
+
+
 def owner_of(parameter: torch.Tensor):
     """Returns (engine, name) of a parameter that a living engine has, else (None, "")."""
-    engine, name = getattr(parameter, "_dsrun_owner", (lambda: None, ""))
-    return engine(), name
+    owner = getattr(parameter, "_dsrun_owner", None)
+    engine = None if owner is None else owner.engine()
+    return (engine, owner.name) if engine is not None else (None, "")
 
 
 def is_leaf_module(module: nn.Module) -> bool:
