@@ -92,7 +92,7 @@ while True:
     step()
 """
 PIPELINE = """
-import os, torch, dsrun
+import os, sys, torch, dsrun
 from dsrun.pipe import PipelineModule
 torch.set_num_threads(1)
 rank, calls = int(os.environ["RANK"]), 0
@@ -115,6 +115,9 @@ def data():
         yield torch.ones(1, 4), torch.ones(1)
 
 engine, batches = make(), data()
+if "uncaught" in sys.argv:
+    while True:
+        engine.train_batch(batches)
 for call in (lambda: engine.train_batch(batches), lambda: engine.train_batch(batches), make, dsrun.comm.barrier):
     try:
         call()
@@ -124,19 +127,19 @@ for call in (lambda: engine.train_batch(batches), lambda: engine.train_batch(bat
 
 
 class FailuresTest(unittest.TestCase):
-    def run_job(self, text):
+    def run_job(self, text, *arguments):
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, "train.py")
             script.write_text(text)
             package = os.environ.get("PYTHONPATH", OPTIONS.bin.parent / "python")
             return subprocess.run(
                 [OPTIONS.bin / "dsrun", "-n", "2", "--run_dir", os.path.join(folder, "run"), "--python",
-                 OPTIONS.python, str(script)], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                 OPTIONS.python, str(script), *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT, check=False,
                 env=dict(os.environ, PYTHONPATH=str(package), OMP_NUM_THREADS="1"))
 
-    def check(self, text, *expected):
-        result = self.run_job(text)
+    def check(self, text, *expected, arguments=()):
+        result = self.run_job(text, *arguments)
         self.assertNotEqual(result.returncode, 0, result.stdout)
         for part in expected:
             self.assertIn(part, result.stdout)
@@ -161,6 +164,10 @@ class FailuresTest(unittest.TestCase):
         reason = "an exception has ended its pipeline step within the micro-batches: ArithmeticError: of the second step"
         self.assertEqual(result.stdout.count("rank 1 has ArithmeticError of the second step"), 1, result.stdout)
         self.assertEqual(result.stdout.count(f"rank 1 has given up: {reason}"), 5, result.stdout)
+
+    def test_an_exception_in_a_pipeline_step_is_the_verdict(self):
+        self.check(PIPELINE, "the job failed: ArithmeticError: of the second step", "last step  1",
+                   arguments=["uncaught"])
 
     def test_an_exception_of_the_data_set_is_the_verdict(self):
         text = LOADER.replace("{workers}", "0")

@@ -514,8 +514,11 @@ for own, others in (({}, ("half", "bfloat16", "double")), ({"bf16": {"enabled": 
     module = engine.module
     engine.destroy()
     module.half()
-raises('optimizer.params.lr of the config is "auto"', lambda: begin(
-    nn.Linear(4, 4), optimizer={"type": "AdamW", "params": {"lr": "auto"}}), ValueError)
+auto = {**config, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}
+model = nn.Linear(4, 4)
+for groups in (None, model.parameters(), [{"params": model.parameters(), "lr": 1e-3}]):
+    raises('optimizer.params.lr of the config is "auto"', lambda: dsrun.initialize(
+        model=model, model_parameters=groups, config=auto), ValueError)
 """)
 
     def test_weights_that_match_in_part_say_so(self):

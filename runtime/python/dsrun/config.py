@@ -107,10 +107,3 @@ def check_sections(config: dict, is_pipeline: bool) -> None:
     if isinstance(stages, int) and stages > 1 and not is_pipeline:
         raise ValueError(f"pipeline.stages of the config is {stages}, and the model is no "
                          "PipelineModule: make it one, or remove the key")
-
-
-def check_rate(optimizer: dict) -> None:
-    """Refuses the rate "auto", which no one has replaced."""
-    if section(optimizer, "params").get("lr") == "auto":
-        raise ValueError('optimizer.params.lr of the config is "auto", which only the Trainer of '
-                         "transformers and Accelerate replace: write a number")

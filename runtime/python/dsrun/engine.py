@@ -14,8 +14,8 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
-from .config import (autocast_dtype, casts_inputs, check_rate, check_sections, read_config, section,
-                     to_json, training_dtype)
+from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
+                     training_dtype)
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .ownership import GatheredMemory
 from .pipe import PipelineModule
@@ -49,7 +49,7 @@ def _check_layers(module: nn.Module) -> None:
             raise ValueError(f"{name} has no shape yet: it is of a lazy module, which takes its shape "
                              "from the first input. Call the model once before initialize()")
     for name, part in module.named_modules():
-        if getattr(part, "sparse", False) and isinstance(part, (nn.Embedding, nn.EmbeddingBag)) \
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse \
                 and part.weight.requires_grad:
             raise NotImplementedError(
                 f"{name or 'the model'} is {type(part).__name__}(sparse=True), and the engine adds up "
@@ -85,7 +85,6 @@ class Engine(nn.Module):
         native_config.pop("dataloader_drop_last", None)  # make_loader's
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
-        check_rate(section(native_config, "optimizer"))
         trains = "optimizer" in native_config
         if lr_scheduler is not None and not trains:
             raise ValueError("initialize(lr_scheduler=...) without an optimizer: give one, or name "

@@ -43,6 +43,9 @@ def _find_rate(groups: list[dict], params: dict) -> float:
     """Returns the rate of ds_config's optimizer; any, if it names none and the groups do not."""
     if isinstance(params.get("lr"), (int, float)):
         return float(params["lr"])
+    if params.get("lr") == "auto":
+        raise ValueError('optimizer.params.lr of the config is "auto", which only the Trainer of '
+                         "transformers and Accelerate replace: write a number")
     if any("lr" in group for group in groups):
         raise ValueError("parameter groups have an lr, and optimizer.params of the config has "
                          "none, to which theirs are in proportion: write one there")
