@@ -128,9 +128,12 @@ zero::Context OfExperts(zero::Context dense, const config::ZeroConfig& zero) {
   comm::Communicator& world = *dense.groups.all;
   const std::vector<int> adding = mesh.SameExpertsOf(world.rank(), topology::kGradientAxes);
   const std::vector<int> cutting = mesh.SameExpertsOf(world.rank(), dense.shard_axes);
-  dense.groups.gradients = &world.Group("gradients of the same experts", adding);
-  dense.groups.shards = cutting == adding ? dense.groups.gradients
-                                          : &world.Group("shards of the same experts", cutting);
+  const auto group = [&](const char* purpose, const std::vector<int>& ranks) {
+    return &world.Group(NameExpertGroup(purpose, mesh), ranks);
+  };
+  dense.groups.gradients = group("gradients of the same experts", adding);
+  dense.groups.shards =
+      cutting == adding ? dense.groups.gradients : group("shards of the same experts", cutting);
   dense.sharding = config::ShardingOf(zero, dense.groups.shards->size());
   dense.reduction = precision::ForExperts(dense.reduction, mesh.degrees().expert);
   dense.is_of_experts = true;

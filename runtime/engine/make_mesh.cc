@@ -82,10 +82,20 @@ models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator
   return ranks;
 }
 
+std::string NameExpertGroup(const std::string& purpose, const topology::Mesh& mesh) {
+  const topology::Degrees& degrees = mesh.degrees();
+  std::string name = purpose + " of " + std::to_string(degrees.expert);
+  if (degrees.data_before_expert) name += " far apart";
+  for (const topology::Axis axis : degrees.order) {
+    name += ", " + std::string(topology::NameOf(axis)) + " " + std::to_string(degrees.along(axis));
+  }
+  return name;
+}
+
 comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world) {
   const std::vector<int> members = mesh.ExpertGroupOf(world.rank());
   if (static_cast<int>(members.size()) == world.size()) return world;
-  return world.Group("experts of " + std::to_string(mesh.degrees().expert) + " ranks", members);
+  return world.Group(NameExpertGroup("experts", mesh), members);
 }
 
 comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world) {

@@ -38,6 +38,9 @@ models::ModelRanks FindModelRanks(
     const topology::Mesh& mesh, comm::Communicator& world,
     sequence_parallel::SequenceKind kind = sequence_parallel::SequenceKind::kUlysses,
     bool tensor_sums_overlap = false, std::int64_t sp_chunk = 0);
+// Returns the name of a group of ranks that depends on how the mesh divides experts. Engines of one
+// world may divide them in different ways.
+std::string NameExpertGroup(const std::string& purpose, const topology::Mesh& mesh);
 // Returns the ranks that share a layer's experts, in the order of the experts.
 comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 // Returns this rank's tensor ranks; null if the mesh has a single one.

@@ -73,22 +73,32 @@ Bundle BatchOfRank(int rank, int step) {
                     {"labels", values.remainder(3).view({8, kFeatures})}}};
 }
 
-std::map<std::string, at::Tensor> TrainOwnExperts(int stage, std::int64_t experts, int ranks,
-                                                  int expert_ranks = 1) {
-  std::map<std::string, at::Tensor> parameters;
-  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+// An engine that has trained four steps, and its only block.
+struct OwnTrainer {
+  OwnTrainer(comm::Communicator& world, int stage, std::int64_t experts, int expert_ranks) {
     config::DsConfig config = TinyConfig({.stage = stage});
     config.parallel.expert = expert_ranks;
     const auto mesh = engine::MakeMesh({}, config, world.size()).value();
     auto model = std::make_shared<BlockList>();
-    model->Add(
-        std::make_shared<OwnExpertsBlock>(experts, engine::FindModelRanks(mesh, world).experts));
-    const auto engine = Engine::create(model, config, {.world = &world}).value();
+    block = std::make_shared<OwnExpertsBlock>(experts, engine::FindModelRanks(mesh, world).experts);
+    model->Add(block);
+    engine = Engine::create(model, config, {.world = &world}).value();
     for (int step = 0; step < 4; ++step) {
       engine->backward(engine->forward(BatchOfRank(world.rank(), step)));
-      ASSERT_TRUE(engine->step().ok());
+      EXPECT_TRUE(engine->step().ok());
     }
-    auto exported = ExportAll(*engine);
+  }
+
+  std::shared_ptr<OwnExpertsBlock> block;
+  std::unique_ptr<Engine> engine;
+};
+
+std::map<std::string, at::Tensor> TrainOwnExperts(int stage, std::int64_t experts, int ranks,
+                                                  int expert_ranks = 1) {
+  std::map<std::string, at::Tensor> parameters;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const OwnTrainer trainer(world, stage, experts, expert_ranks);
+    auto exported = ExportAll(*trainer.engine);
     if (world.rank() == 0) parameters = std::move(exported);
   });
   return parameters;
@@ -121,6 +131,17 @@ TEST(OwnExperts, RanksWithExpertsOfTheirOwnTrainTheSame) {
       }
     }
   }
+}
+
+TEST(OwnExperts, EnginesOfOneWorldDivideThemDifferently) {
+  testing::RunRanks(4, [](comm::Communicator& world) {
+    const OwnTrainer two(world, /*stage=*/2, /*experts=*/4, /*expert_ranks=*/2);
+    const OwnTrainer four(world, /*stage=*/2, /*experts=*/4, /*expert_ranks=*/4);
+    const auto ours = ExportAll(*two.engine), expected = ExportAll(*four.engine);
+    for (const auto& [name, value] : expected) {
+      EXPECT_TRUE(ours.at(name).allclose(value, 1e-4, 1e-5)) << name;
+    }
+  });
 }
 
 TEST(OwnExperts, RanksThatCannotShareThemAreRefused) {
