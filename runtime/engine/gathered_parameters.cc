@@ -5,6 +5,7 @@
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <map>
@@ -19,8 +20,13 @@
 
 namespace ds::engine {
 
+struct ChosenParameter {
+  at::Tensor tensor;
+  const zero::Context* context = nullptr;  // of its bucket: an expert's is of other ranks
+};
+
 struct ChosenParameters {
-  std::map<std::string, at::Tensor> parameters;  // by name
+  std::map<std::string, ChosenParameter> parameters;  // by name
   std::set<int> units;
   bool trained = false;  // at least one is
 };
@@ -36,7 +42,8 @@ StatusOr<ChosenParameters> FindChosen(const zero::ShardedModel& sharded,
       for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
         const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
         if (missing.erase(parameter.name) == 0) continue;
-        chosen.parameters.emplace(parameter.name, parameter.tensor);
+        chosen.parameters.emplace(parameter.name,
+                                  ChosenParameter{parameter.tensor, &bucket->context()});
         chosen.units.insert(static_cast<int>(unit));
         chosen.trained = chosen.trained || bucket->trainable();
       }
@@ -62,7 +69,7 @@ Status KeepShards(const zero::ShardedOptimizer& optimizer, const ChosenParameter
   for (const checkpoint::TensorShard& shard : shards) {
     const auto found = chosen.parameters.find(shard.name);
     if (found == chosen.parameters.end()) continue;
-    const at::Tensor flat = found->second.reshape({-1});
+    const at::Tensor flat = found->second.tensor.reshape({-1});
     DS_RETURN_IF_ERROR(
         KeepValues(flat.narrow(0, shard.flat_start, shard.source->count()), *shard.source));
   }
@@ -77,19 +84,30 @@ struct GatheredParameters::Gathered {
   ChosenParameters chosen;
   std::map<std::string, at::Tensor> before;  // if unsharded
 
-  comm::Communicator& ranks() const { return *engine.model.sharded->context().groups.gradients; }
+  // Returns which of the ranks with the parameter writes it: of an expert's, the one that has the
+  // place among them that the modifier rank has among those with its own experts.
+  int FindWriter(const zero::Context& context) const;
   // Makes the values those of the modifier rank, or of before.
   void KeepOrRestore(bool keeps);
 };
 
+int GatheredParameters::Gathered::FindWriter(const zero::Context& context) const {
+  if (!context.is_of_experts) return *modifier_rank;
+  const std::vector<int> holders =
+      context.mesh.SameExpertsOf(*modifier_rank, topology::kGradientAxes);
+  return static_cast<int>(std::find(holders.begin(), holders.end(), *modifier_rank) -
+                          holders.begin());
+}
+
 void GatheredParameters::Gathered::KeepOrRestore(bool keeps) {
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {
-      ranks().Broadcast(parameter, *modifier_rank, name);
+      parameter.context->groups.gradients->Broadcast(parameter.tensor,
+                                                     FindWriter(*parameter.context), name);
     } else if (const auto old = before.find(name);
-               old != before.end() && !at::equal(parameter, old->second)) {
+               old != before.end() && !at::equal(parameter.tensor, old->second)) {
       // Otherwise a graph that has saved the parameter would find it changed.
-      parameter.copy_(old->second);
+      parameter.tensor.copy_(old->second);
     }
   }
 }
@@ -108,8 +126,12 @@ StatusOr<std::unique_ptr<GatheredParameters>> GatheredParameters::Open(
     return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
                                 " to modify parameters on");
   }
-  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(components.topology.mesh, "GatheredParameters"));
-  DS_ASSIGN_OR_RETURN(ChosenParameters chosen, FindChosen(sharded, names));
+  DS_RETURN_IF_ERROR(CheckLayersAreUnsplit(components.topology.mesh, "GatheredParameters"));
+  StatusOr<ChosenParameters> found = FindChosen(sharded, names);
+  if (components.topology.mesh.degrees().expert > 1) {  // else all ranks find the same
+    DS_RETURN_IF_ERROR(comm::AgreeOnStatus(found.status(), *components.topology.world));
+  }
+  DS_ASSIGN_OR_RETURN(ChosenParameters chosen, std::move(found));
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(model.ReloadStates());
   if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreEqual());
@@ -117,8 +139,9 @@ StatusOr<std::unique_ptr<GatheredParameters>> GatheredParameters::Open(
   sharded.BeginReading(chosen.units);
   std::map<std::string, at::Tensor> before;
   for (auto& [name, parameter] : chosen.parameters) {
-    parameter = parameter.detach();  // an alias of a released one would never get memory
-    if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
+    // An alias of a released one would never get memory.
+    parameter.tensor = parameter.tensor.detach();
+    if (!parameter.context->sharding.parameters) before.emplace(name, parameter.tensor.clone());
   }
   model.gathered = true;
   return std::unique_ptr<GatheredParameters>(new GatheredParameters(std::make_unique<Gathered>(

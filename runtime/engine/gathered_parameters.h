@@ -23,7 +23,12 @@ namespace ds::engine {
 // ranks are undone at every stage; so are all values without a modifier rank, or if `body` fails on
 // any rank.
 //
-// Call it between passes, with the same arguments on all ranks. `body` must not call anything
+// Call it between passes, with the same arguments on all ranks; of experts that ranks have apart,
+// each rank names its own, and all the corresponding ones. The values of another rank's experts are
+// then those of the rank that has them in the modifier rank's place: with modifier rank 0, the
+// first one with these experts.
+//
+// `body` must not call anything
 // collective. Calls of `body` to this engine fail, except plain getters: they would invalidate the
 // parameters. A nested WithGatheredParameters fails, too.
 //

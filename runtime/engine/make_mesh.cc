@@ -155,12 +155,10 @@ StatusOr<std::optional<models::StageBlocks>> FindStageBlocks(const topology::Mes
   return std::optional(std::move(part));
 }
 
-Status CheckModelIsUnsplit(const topology::Mesh& mesh, const std::string& what) {
+Status CheckLayersAreUnsplit(const topology::Mesh& mesh, const std::string& what) {
   const topology::Degrees& degrees = mesh.degrees();
   return CheckModelIsUnsplit(
-      config::ParallelConfig{
-          .pipeline = degrees.pipeline, .tensor = degrees.tensor, .expert = degrees.expert},
-      what);
+      config::ParallelConfig{.pipeline = degrees.pipeline, .tensor = degrees.tensor}, what);
 }
 
 }  // namespace ds::engine

@@ -60,7 +60,8 @@ StatusOr<std::optional<models::StageBlocks>> FindStageBlocks(const topology::Mes
                                                              const config::DsConfig& config,
                                                              const StageOrder& order = {});
 
-// Fails if ranks have parts of the model only; `what` names an operation that needs full models.
-Status CheckModelIsUnsplit(const topology::Mesh& mesh, const std::string& what);
+// Fails if ranks have parts of parameters or of the layers; `what` names an operation that needs
+// all. Ranks may have different experts.
+Status CheckLayersAreUnsplit(const topology::Mesh& mesh, const std::string& what);
 
 }  // namespace ds::engine

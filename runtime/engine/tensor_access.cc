@@ -26,6 +26,7 @@ struct TensorAccess::HeldTensor {
   };
 
   std::vector<std::int64_t> shape;
+  const zero::Context* context = nullptr;  // of its bucket: an expert's is of other ranks
   std::vector<HeldRange> ranges;
   bool sharded = false;  // the ranks' ranges form the tensor; otherwise each rank has all of it
   double scale = 1.0;    // stored values are the user's times this
@@ -94,13 +95,14 @@ bool TensorAccess::HasGradients() const {
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   TrainedModel& model = engine_.components_->model;
-  DS_RETURN_IF_ERROR(CheckModelIsUnsplit(engine_.components_->topology.mesh, "TensorAccess"));
+  DS_RETURN_IF_ERROR(CheckLayersAreUnsplit(engine_.components_->topology.mesh, "TensorAccess"));
   DS_RETURN_IF_ERROR(model.ReloadStates());
-  const zero::Context& context = model.sharded->context();
   DS_ASSIGN_OR_RETURN(const ParameterIndex found, FindParameter(*model.sharded, wanted.name));
   zero::Bucket& bucket = *found.bucket;
+  const zero::Context& context = bucket.context();
   HeldTensor result{
       .shape = bucket.parameters().parameter(found.index).tensor.sizes().vec(),
+      .context = &context,
       .sharded = bucket.trainable() ? context.sharding.optimizer : context.sharding.parameters,
       .writable = bucket.trainable()};
   if (!bucket.trainable() && wanted.kind != Kind::kWeight) {
@@ -144,10 +146,9 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& want
 Status TensorAccess::CheckIsHeld(const HeldTensor& found, const Wanted& wanted) {
   std::int64_t held = found.held();
   if (found.sharded) {
-    const zero::Context& context = engine_.components_->model.sharded->context();
     held = 0;
     for (const auto& rank :
-         comm::GatherNumbers({static_cast<double>(found.held())}, *context.groups.shards)) {
+         comm::GatherNumbers({static_cast<double>(found.held())}, *found.context->groups.shards)) {
       held += static_cast<std::int64_t>(rank[0]);
     }
   }
@@ -156,8 +157,8 @@ Status TensorAccess::CheckIsHeld(const HeldTensor& found, const Wanted& wanted) 
 }
 
 StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
-  const zero::Context& context = engine_.components_->model.sharded->context();
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
+  const zero::Context& context = *found.context;
   at::Tensor flat =
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
   // A drive may fail on one rank, while others continue to the next collective.

@@ -9,6 +9,9 @@
 // owns, possibly empty. Names are full names ("transformer.wte.weight"); an optimizer state is
 // named as in checkpoints ("exp_avg").
 //
+// Of experts that ranks have apart, each rank names its own, and all the corresponding ones; the
+// ranks with the same experts pass and get the same values.
+//
 // Gradients exist from the last backward of a step to its step(). They are the mean over ranks of
 // the sum over micro-batches, before clipping and without the loss scale. Frozen parameters only
 // have a weight, which cannot be set.

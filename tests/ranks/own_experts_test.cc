@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/gathered_parameters.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/tensor_access.h"
 #include "runtime/parallel/expert/expert_layer.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -130,6 +132,40 @@ TEST(OwnExperts, RanksWithExpertsOfTheirOwnTrainTheSame) {
         EXPECT_TRUE(apart.at(name).allclose(value, 1e-4, 1e-5)) << name;
       }
     }
+  }
+}
+
+// Each rank of a group names its own experts.
+TEST(OwnExperts, RanksReadAndWriteTheirOwn) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    SCOPED_TRACE(stage);
+    testing::RunRanks(4, [&](comm::Communicator& world) {
+      const OwnTrainer trainer(world, stage, /*experts=*/4, /*expert_ranks=*/2);
+      Engine& engine = *trainer.engine;
+      const int first = world.rank() % 2;  // of the ranks with the same experts
+      const std::string key = first == 0 ? "moe.expert_1.up.weight" : "moe.expert_3.up.weight";
+      const std::string name = "net." + key;
+      const auto exported = ExportAll(engine);
+      TensorAccess access(engine);
+      const at::Tensor before = access.GetFullFp32Param(name).value();
+      if (world.rank() == 0) {
+        EXPECT_TRUE(before.equal(exported.at(name)));
+      }
+      EXPECT_EQ(access.GetFullOptimizerState(name, "exp_avg")->sizes(), before.sizes());
+      ASSERT_TRUE(access.SetFullFp32Param(name, before + 1).ok());
+      EXPECT_TRUE(access.GetFullFp32Param(name)->equal(before + 1));
+      for (const bool keeps : {false, true}) {
+        const auto write = [&] {
+          trainer.block->named_parameters()[key].fill_(world.rank());
+          return OkStatus();
+        };
+        ASSERT_TRUE(WithGatheredParameters(engine, {name, "net.moe.gate.weight"},
+                                           keeps ? std::optional(0) : std::nullopt, write)
+                        .ok());
+        const at::Tensor expected = keeps ? before * 0 + first : before + 1;
+        EXPECT_TRUE(access.GetFullFp32Param(name)->equal(expected)) << keeps;
+      }
+    });
   }
 }
 
