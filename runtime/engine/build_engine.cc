@@ -281,10 +281,10 @@ Status DescribeModel(const UnitList& model, const config::DsConfig& config,
                      const EngineOptions& options, const topology::Mesh& mesh,
                      ModelDescription* described) {
   const topology::Degrees& degrees = mesh.degrees();
-  if (degrees.sequence * degrees.tensor * degrees.expert > 1) {
+  if (degrees.sequence * degrees.tensor > 1) {
     return UnimplementedError(
-        "a model of units is trained with data parallelism, ZeRO and pipeline stages only: "
-        "sequence, tensor and expert ranks need a model of blocks");
+        "a model of units is trained with data parallelism, ZeRO, pipeline stages and expert ranks "
+        "only: sequence and tensor ranks need a model of blocks");
   }
   DS_RETURN_IF_ERROR(DescribeUnitsAndBuffers(
       model, config, options, ModuleBuffers::Take(model.buffers, options.device), described));

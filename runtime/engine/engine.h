@@ -101,9 +101,10 @@ class Engine {
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});
   // The same for a model that the caller runs; UnitPasses tells the engine of its passes, and
-  // `forward` throws. It is trained with data parallelism, ZeRO and pipeline stages. All parameters
-  // have values on every rank, and those of a stage's first rank are kept, unless
-  // options.read_values or the list provides them.
+  // `forward` throws. It is trained with data parallelism, ZeRO, pipeline stages and expert ranks.
+  // All parameters have values on every rank, and those of a stage's first rank are kept, for an
+  // expert the values of the first rank with it, unless options.read_values or the list provides
+  // them.
   static StatusOr<std::unique_ptr<Engine>> create(const UnitList& model,
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});

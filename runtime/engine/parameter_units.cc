@@ -91,6 +91,7 @@ std::vector<zero::ParameterUnit> BuildUnits(const UnitList& model,
       unit.parameters.push_back({.name = parameter.name,
                                  .tensor = parameter.tensor,
                                  .placement = {.global_shape = parameter.tensor.sizes().vec(),
+                                               .expert = parameter.expert,
                                                .stages = parameter.stages},
                                  .group = group});
     }

@@ -29,7 +29,7 @@ std::vector<zero::ParameterUnit> BuildUnits(
     const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup,
     const config::RecomputeChoice& recompute = {});
 
-// Makes one unit of each in the list. The parameters are unsplit.
+// Makes one unit of each in the list. The parameters are unsplit; ranks may have other experts.
 std::vector<zero::ParameterUnit> BuildUnits(const UnitList& model,
                                             const optim::ParameterGrouper& group_of);
 

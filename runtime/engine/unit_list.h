@@ -23,6 +23,9 @@ struct UnitParameter {
   // Pipeline stages that hold the parameter, if several do: Placement::stages. Their values are
   // equal at the start.
   std::vector<int> stages = {};
+  // True for an expert's, where the ranks have different experts (Placement::expert). Its name has
+  // the expert's index in the layer; the ranks list corresponding experts in the same order.
+  bool expert = false;
 };
 
 // Parameters that are gathered, released and reduced together, usually those of a layer.

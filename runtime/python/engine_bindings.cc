@@ -41,9 +41,9 @@ namespace py = pybind11;
 using Released = py::call_guard<py::gil_scoped_release>;
 
 // name, tensor, class of its module, factor of the rate, factor of the decay, the pipeline stages
-// that hold it if several do
+// that hold it if several do, whether it is of an expert that other ranks do not have
 using ParameterTuple =
-    std::tuple<std::string, at::Tensor, std::string, double, double, std::vector<int>>;
+    std::tuple<std::string, at::Tensor, std::string, double, double, std::vector<int>, bool>;
 using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>>;
 using BufferTuple = std::pair<std::string, at::Tensor>;
 using WriteValues = std::optional<engine::WriteFirstValues>;
@@ -70,9 +70,9 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
   }
   for (const auto& [name, parameters, also_reads] : units) {
     engine::UnitDescription unit{.name = name, .also_reads = also_reads};
-    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages] :
+    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages, expert] :
          parameters) {
-      unit.parameters.push_back({parameter, tensor, module_class, stages});
+      unit.parameters.push_back({parameter, tensor, module_class, stages, expert});
     }
     list.units.push_back(std::move(unit));
   }
@@ -83,7 +83,7 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
 optim::ParameterGrouper MakeGrouper(const std::vector<UnitTuple>& units) {
   std::map<std::string, optim::ParameterGroup> groups;
   for (const auto& [name, parameters, also_reads] : units) {
-    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages] :
+    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages, expert] :
          parameters) {
       groups[parameter] = {.lr_factor = lr_factor, .weight_decay_factor = decay_factor};
     }

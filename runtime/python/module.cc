@@ -1,5 +1,6 @@
 // The extension module dsrun._native. The package around it (dsrun/*.py) is its only user.
 
+#include <ATen/ops/empty_like.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -104,6 +105,28 @@ void BindTexts(py::module_& module) {
       "abort", [](const std::string& reason) { Process::Get().world().Abort(reason); }, Released());
 }
 
+// The collectives of layers of experts. `ranks` are ascending.
+void BindExpertCollectives(py::module_& module) {
+  // Sends part r of `input`, along dimension 0, to the r-th of the ranks; part r of the result is
+  // from it.
+  module.def(
+      "all_to_all",
+      [](const at::Tensor& input, const std::vector<int>& ranks, const std::string& name) {
+        const at::Tensor output = at::empty_like(input, at::MemoryFormat::Contiguous);
+        FindRanks(ranks).AllToAll(output, input.contiguous(), {}, {}, name);
+        return output;
+      },
+      Released());
+  // Returns the largest of the ranks' numbers.
+  module.def(
+      "find_largest",
+      [](std::int64_t mine, const std::vector<int>& ranks) {
+        const auto numbers = comm::GatherNumber(mine, FindRanks(ranks));
+        return *std::max_element(numbers.begin(), numbers.end());
+      },
+      Released());
+}
+
 // (batch size, valid numbers of GPUs, micro-batch size or nullopt)
 using ElasticTuple =
     std::tuple<std::int64_t, std::vector<std::int64_t>, std::optional<std::int64_t>>;
@@ -127,6 +150,7 @@ PYBIND11_MODULE(_native, module) {
   BindProcess(module);
   BindCollectives(module);
   BindTexts(module);
+  BindExpertCollectives(module);
   BindEngine(module);
   BindCheckpoints(module);
 }

@@ -59,6 +59,10 @@ def run_layer(name, used=None, train=True, dtype=torch.float32, **options):
     with torch.no_grad():  # experts begin as copies of one another
         for parameter in layer.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
+    if layer.ep_size > 1:
+        layer.set_deepspeed_parallelism()
+        tell_experts_apart(layer)
+        torch.manual_seed(50 + RANK)
     layer.to(dtype)
     x = torch.randn(2, TOKENS // 2, WIDTH).to(dtype).requires_grad_()
     mask = None if used is None else (torch.arange(TOKENS) < used).long()
@@ -69,18 +73,33 @@ def run_layer(name, used=None, train=True, dtype=torch.float32, **options):
         **{name: checksum(p.grad) for name, p in layer.named_parameters() if p.grad is not None})
 
 
+def tell_experts_apart(model, data_first=False):
+    """Moves each expert's weights by random numbers that depend on its index among all experts."""
+    for layer in model.modules():
+        if not isinstance(layer, MoE):
+            continue
+        part = RANK // (WORLD // layer.ep_size) if data_first else RANK % layer.ep_size
+        first = layer.num_local_experts * part
+        for index, expert in enumerate(layer.deepspeed_moe.experts.deepspeed_experts, first):
+            generator = torch.Generator().manual_seed(index)
+            for parameter in expert.parameters():
+                parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+
+
 def checksum_of(output):
     values = output.float().flatten()
     return (values * torch.cos(torch.arange(len(values)).float())).sum()
 
 
 class Model(nn.Module):
-    def __init__(self):
+    def __init__(self, ep_size=1, num_experts=3):
         super().__init__()
         self.embedding = nn.Embedding(16, 8)
         self.first = MoE(8, nn.Sequential(nn.Linear(8, 12), nn.GELU(), nn.Linear(12, 8)),
-                         num_experts=4, noisy_gate_policy="RSample", min_capacity=2)
-        self.second = MoE(8, nn.Linear(8, 8), num_experts=3, k=2, use_residual=True)
+                         num_experts=4, noisy_gate_policy="RSample", min_capacity=2,
+                         ep_size=ep_size)
+        self.second = MoE(8, nn.Linear(8, 8), num_experts=num_experts, k=2, use_residual=True,
+                          ep_size=ep_size)
         self.head = nn.Linear(8, 16)
 
     def forward(self, tokens):
@@ -92,15 +111,19 @@ class Model(nn.Module):
         return loss + 0.05 * (l_aux + l_aux2)
 
 
-def train(stage, grouped):
+def train(stage, grouped, ep_size=1):
     torch.manual_seed(5)
-    model = Model()
+    model = Model() if ep_size == 1 else Model(ep_size, num_experts=4)
+    if ep_size > 1:
+        tell_experts_apart(model)
     parameters = [{"params": list(model.parameters()), "name": "all", "weight_decay": 0.1}]
     if grouped:
         parameters = split_params_into_different_moe_groups_for_optimizer(parameters)
     engine, *_ = deepspeed.initialize(
         model=model, model_parameters=parameters if grouped else model.parameters(),
-        config={"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.5,
+        config={"train_micro_batch_size_per_gpu": 2,
+                # DeepSpeed's norm is that of a rank's own experts, not of all.
+                "gradient_clipping": 0.5 if ep_size == 1 else 0.0,
                 "gradient_accumulation_steps": 2, "zero_optimization": {"stage": stage},
                 "zero_force_ds_cpu_optimizer": False, "zero_allow_untested_optimizer": True,
                 "optimizer": {"type": "AdamW", "params": {"lr": 0.02, "weight_decay": 0.1,
@@ -113,7 +136,7 @@ def train(stage, grouped):
             engine.backward(loss)
             engine.step()
             losses.append(loss.item())
-        if stage > 0:  # DeepSpeed has none at stage 0
+        if stage > 0 and ep_size == 1:  # DeepSpeed has none at stage 0
             norms.append(float(engine.get_global_grad_norm()))
     engine.destroy()
     return losses, norms
@@ -124,11 +147,17 @@ def main():
     if WORLD == 1:
         for name, options in LAYERS.items():
             run_layer(name, **options)
+    else:
+        for name, options in LAYERS.items():
+            run_layer(f"{name}, 2 ranks", ep_size=2, **options)
     # DeepSpeed has no experts at stage 3: its losses at stage 2 are expected there.
     for stage in [0, 1, 2] + [3] * (ENGINE == "dsrun"):
         for grouped in (False, True):
             losses, norms = train(stage, grouped)
             log(f"training, stage {stage}{' grouped' * grouped}", losses=losses, norms=norms)
+        if WORLD > 1:
+            losses, _ = train(stage, grouped=True, ep_size=2)
+            log(f"training, stage {stage}, experts apart", losses=losses)
 
 
 if __name__ == "__main__":

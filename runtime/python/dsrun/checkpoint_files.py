@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from . import _native
+from .expert_ranks import take_own_experts
 from .utils import logger
 
 __all__ = ["get_fp32_state_dict_from_zero_checkpoint", "load_state_dict_from_zero_checkpoint"]
@@ -91,7 +92,7 @@ def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir,
     only one side has are left alone, with a warning; raises ValueError if all are.
     """
     model = model.cpu()
-    state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag)
+    state = take_own_experts(model, get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag))
     result = model.load_state_dict(state, strict=False)
     # Of tied parameters the checkpoint has one name.
     tied = {id(parameter) for name, parameter in model.named_parameters(remove_duplicate=False)

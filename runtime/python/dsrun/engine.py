@@ -16,6 +16,7 @@ from . import _native, comm, optimizers
 from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
 from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
                      training_dtype)
+from .expert_ranks import ApartExperts, find_apart_experts
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .ownership import GatheredMemory
 from .pipe import PipelineModule
@@ -101,10 +102,14 @@ class Engine(nn.Module):
         leaf_modules = section(native_config, "zero_optimization").pop("leaf_module", {})
         set_leaf_modules_of_config(module, leaf_modules)
         units = partition(module)
+        self._apart = apart = find_apart_experts(module, native_config)
+        apart.name_units(units)
+        if apart.layers:
+            native_config["expert_parallel"] = {"enabled": True, "autoep_size": apart.ep_size}
         handover = Handover(units)
         with handover, contextlib.nullcontext() if trains else _frozen(module):
             self.native = _native.Engine(
-                [(unit.name, _describe_parameters(unit, groups), sorted(unit.also_reads))
+                [(unit.name, _describe_parameters(unit, groups, apart), sorted(unit.also_reads))
                  for unit in units],
                 persistent_buffers(module), json.dumps(native_config, allow_nan=False), seed,
                 write_first_values=handover.write if handover.sharded else None)
@@ -134,7 +139,7 @@ class Engine(nn.Module):
 
     def _own_parameters(self, units) -> None:
         self._names = {id(p): n for u in units for n, p in u.parameters.items()}
-        number, status = 0, self.idle_status
+        number = 0
         for module in self.module.modules():
             module.__dict__["ds_external_parameters"] = no_external_parameters
         for unit in units:
@@ -143,13 +148,21 @@ class Engine(nn.Module):
                 parameter.ds_id = number
                 parameter.ds_shape = parameter.shape
                 parameter.ds_numel = parameter.numel()
-                parameter.ds_status = status
+                parameter.ds_status = self.idle_status_of(parameter)
                 parameter.ds_active_sub_modules = set()
                 number += 1
 
     @property
     def idle_status(self) -> ZeroParamStatus:
-        sharded = self.zero_optimization_stage() == 3 and comm.get_world_size() > 1
+        return self._idle_status(comm.get_world_size())
+
+    def idle_status_of(self, parameter) -> ZeroParamStatus:
+        """The status between passes; of an expert that one rank has alone it is AVAILABLE."""
+        parts = self._apart.ep_size if id(parameter) in self._apart.parameters else 1
+        return self._idle_status(comm.get_world_size() // parts)
+
+    def _idle_status(self, holders: int) -> ZeroParamStatus:
+        sharded = self.zero_optimization_stage() == 3 and holders > 1
         return ZeroParamStatus.NOT_AVAILABLE if sharded else ZeroParamStatus.AVAILABLE
 
     def __getattr__(self, name: str) -> Any:
@@ -398,7 +411,10 @@ class Engine(nn.Module):
             return None
         state = {}
         for name, parameter in self.module.named_parameters(remove_duplicate=False):
-            state[name] = values[self._names[id(parameter)]]
+            # Rank 0 has the first experts: names within its module are those among all experts.
+            own = self._names[id(parameter)]
+            for each, source in zip(*map(self._apart.of_all_ranks, (name, own)), strict=True):
+                state[each] = values[source]
         for name, _ in persistent_buffers(self.module):
             state[name] = values[name]
         return state
@@ -412,8 +428,8 @@ class Engine(nn.Module):
 
     def _frozen_names(self) -> set[str]:
         """The names of frozen parameters, of all stages of a pipeline. Collective."""
-        mine = [name for name, parameter in self.module.named_parameters(remove_duplicate=False)
-                if not parameter.requires_grad]
+        mine = [each for name, parameter in self.module.named_parameters(remove_duplicate=False)
+                if not parameter.requires_grad for each in self._apart.of_all_ranks(name)]
         all_names = "\n".join(filter(None, _native.gather_texts("\n".join(mine))))
         return set(filter(None, _native.broadcast_text(all_names).split("\n")))
 
@@ -515,10 +531,11 @@ class Engine(nn.Module):
                              "load_module_strict=False")
 
     def _load_weights_by(self, custom_load_fn, path: str, loads_frozen: bool) -> None:
-        source = _native.read_weights(path)
+        saved = _native.read_weights(path)
+        source = {name: value for name, value in saved.items() if not self._apart.is_expert(name)}
         for name, parameter in self.module.named_parameters(remove_duplicate=False):
-            if self._names[id(parameter)] in source:  # tied weights have several names
-                source[name] = source[self._names[id(parameter)]]
+            if self._names[id(parameter)] in saved:  # tied weights have several names
+                source[name] = saved[self._names[id(parameter)]]
         self.native.open_gathered(sorted(self._names.values()), 0)
         self.__dict__["gathered"] = (set(self._names.values()), 0)
         memory = GatheredMemory([(parameter, name) for unit in self.passes.units
@@ -653,9 +670,10 @@ def _move(module: nn.Module, device: torch.device) -> None:
         module.to(device)
 
 
-def _describe_parameters(unit, groups: optimizers.Groups) -> list[tuple]:
+def _describe_parameters(unit, groups: optimizers.Groups, apart: ApartExperts) -> list[tuple]:
     return [(name, parameter, unit.classes[name], groups.lr_factor.get(id(parameter), 1.0),
-             groups.decay_factor.get(id(parameter), 1.0), getattr(parameter, "_dsrun_stages", []))
+             groups.decay_factor.get(id(parameter), 1.0), getattr(parameter, "_dsrun_stages", []),
+             id(parameter) in apart.parameters)
             for name, parameter in unit.parameters.items()]
 
 

@@ -1,11 +1,13 @@
 """DeepSpeed's ``deepspeed.utils.groups``: the ranks that share a dimension of parallelism.
 
 Python modules are trained with data parallelism: all ranks are data-parallel ranks, and each is
-alone in every other dimension. Groups are those of torch.distributed, None where it is not
-initialized.
+alone in every other dimension, but for experts (moe.MoE with ep_size above 1). Groups are those of
+torch.distributed, None where it is not initialized.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch.distributed as dist
 
@@ -13,6 +15,17 @@ from . import comm
 
 mpu = None
 _alone = None
+
+
+class _ExpertRanks(NamedTuple):
+    """How the ranks share experts. Both lists divide all ranks."""
+
+    sharing: tuple[tuple[int, ...], ...]  # ranks that have all experts together
+    copies: tuple[tuple[int, ...], ...]  # ranks with the same experts
+
+
+_expert_ranks: dict[str, _ExpertRanks] = {}
+_groups_of_torch: dict[tuple[tuple[int, ...], ...], object] = {}
 
 
 def _world_group():
@@ -43,40 +56,66 @@ def _zero() -> int:
     return 0
 
 
-def _check_expert_group(group_name: str) -> None:
-    if group_name != "ep_size_1":
-        raise ValueError(f"there is no expert group {group_name}: each rank has all experts, and "
-                         "their group is ep_size_1")
+def _ranks_of_experts(group_name: str) -> _ExpertRanks:
+    if group_name == "ep_size_1":
+        return _divide(1, False)
+    if group_name not in _expert_ranks:
+        raise ValueError(f"there is no expert group {group_name}: initialize() makes the groups of "
+                         "the model's layers, and MoE.set_deepspeed_parallelism() those of one")
+    return _expert_ranks[group_name]
+
+
+def _own(parts: tuple[tuple[int, ...], ...]) -> list[int]:
+    """The part with this rank."""
+    return list(next(part for part in parts if _rank() in part))
+
+
+def _group_of_torch(parts: tuple[tuple[int, ...], ...]):
+    """The group of torch.distributed with this rank. The first call is collective."""
+    if len(parts) == 1 or not dist.is_initialized():
+        return _world_group()
+    if len(parts) == _world_size():
+        return _group_of_this_rank()
+    if parts not in _groups_of_torch:
+        made = [dist.new_group(part) for part in parts]
+        _groups_of_torch[parts] = next(group for group, part in zip(made, parts) if _rank() in part)
+    return _groups_of_torch[parts]
 
 
 def _get_expert_parallel_group(group_name: str):
-    _check_expert_group(group_name)
-    return _group_of_this_rank()
+    return _group_of_torch(_ranks_of_experts(group_name).sharing)
+
+
+def _get_expert_parallel_group_ranks(group_name: str) -> list[int]:
+    return _own(_ranks_of_experts(group_name).sharing)
 
 
 def _get_expert_parallel_world_size(group_name: str) -> int:
-    _check_expert_group(group_name)
-    return 1
+    return len(_get_expert_parallel_group_ranks(group_name))
 
 
 def _get_expert_parallel_rank(group_name: str) -> int:
-    _check_expert_group(group_name)
-    return 0
+    return _get_expert_parallel_group_ranks(group_name).index(_rank())
 
 
 def _get_expert_data_parallel_group(group_name: str):
-    _check_expert_group(group_name)
-    return _world_group()
+    return _group_of_torch(_ranks_of_experts(group_name).copies)
+
+
+def _get_expert_data_parallel_group_ranks(group_name: str) -> list[int]:
+    return _own(_ranks_of_experts(group_name).copies)
 
 
 def _get_expert_data_parallel_world_size(group_name: str) -> int:
-    _check_expert_group(group_name)
-    return _world_size()
+    return len(_get_expert_data_parallel_group_ranks(group_name))
 
 
 def _get_expert_data_parallel_rank(group_name: str) -> int:
-    _check_expert_group(group_name)
-    return _rank()
+    return _get_expert_data_parallel_group_ranks(group_name).index(_rank())
+
+
+def _get_expert_broadcast_src_rank(group_name: str) -> int:
+    return _get_expert_data_parallel_group_ranks(group_name)[0]
 
 
 def _get_data_parallel_group_ranks() -> list[int]:
@@ -87,18 +126,29 @@ def _get_broadcast_src_rank() -> int:
     return 0
 
 
+def _divide(ep_size: int, data_first: bool) -> _ExpertRanks:
+    world = _world_size()
+    if ep_size < 1 or world % ep_size != 0:
+        raise ValueError(f"ep_size {ep_size} does not divide the {world} ranks: start a multiple "
+                         "of it, or use another ep_size")
+    near = tuple(zip(*[iter(range(world))] * (world // ep_size if data_first else ep_size)))
+    far = tuple(zip(*near))
+    return _ExpertRanks(far, near) if data_first else _ExpertRanks(near, far)
+
+
 def _create_expert_and_data_parallel(expert_parallel_size_: int,
                                      use_data_before_expert_parallel_: bool = False) -> None:
-    """Checks that experts are not divided: there is nothing to create."""
-    _check_expert_group(f"ep_size_{expert_parallel_size_}")
+    """Makes the expert group ep_size_N: of neighbours, or of ranks as far apart as can be."""
+    _expert_ranks[f"ep_size_{expert_parallel_size_}"] = _divide(expert_parallel_size_,
+                                                                use_data_before_expert_parallel_)
 
 
 def initialize(ep_size: int = 1, mpu=None) -> None:
-    """Checks that nothing is divided but data, as DeepSpeed's deprecated function would do it."""
+    """Makes the groups for experts, as DeepSpeed's deprecated function does."""
     if mpu is not None:
         raise NotImplementedError("groups.initialize(mpu=...): Python modules are trained with "
                                   "data parallelism and ZeRO")
-    _check_expert_group(f"ep_size_{ep_size}")
+    _create_expert_and_data_parallel(ep_size)
 
 
 _get_data_parallel_group = get_data_parallel_group = _world_group

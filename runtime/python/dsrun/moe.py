@@ -10,7 +10,10 @@ ceil(k * tokens / num_experts * capacity_factor), at least `min_capacity`; token
 are dropped: their output is zero. With drop_tokens=False the capacity grows with the fullest
 expert. Random numbers are PyTorch's, drawn in DeepSpeed's order: both give the same with one seed.
 
-Each rank has all experts (ep_size=1); ZeRO divides their state as that of every parameter.
+With ep_size=1, each rank has all experts; ZeRO divides their state as that of every parameter. With
+ep_size=N, N ranks have all experts together, num_experts / N each: tokens travel to the ranks of
+their experts and back. Gates drop by a rank's own tokens, so ep_size changes no route. The ranks
+are divided by initialize(), or by layer.set_deepspeed_parallelism() for a layer without an engine.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import groups
+from .expert_ranks import agree_on_capacity, exchange
 from .utils import logger
 
 __all__ = ["Experts", "MOELayer", "MoE", "TopKGate", "configure_moe_param_groups",
@@ -183,35 +188,39 @@ def _route_to_many(logits: Tensor, k: int, capacity_factor: float, min_capacity:
                   weights.t().contiguous(), exp_counts)
 
 
-def _refuse_group(ep_group) -> None:
-    if ep_group is not None and torch.distributed.get_world_size(ep_group) > 1:
-        raise NotImplementedError("gates whose experts are on several ranks (ep_group)")
+def _in_group(routes: Routes, drop_tokens: bool, ep_group) -> Routes:
+    """The routes, with the largest capacity of the group's ranks where that follows the tokens."""
+    if drop_tokens or ep_group is None or torch.distributed.get_world_size(ep_group) == 1:
+        return routes
+    capacity = torch.tensor(routes.capacity, device=routes.weights.device)
+    torch.distributed.all_reduce(capacity, op=torch.distributed.ReduceOp.MAX, group=ep_group)
+    return routes._replace(capacity=int(capacity))
 
 
 def top1gating(logits, capacity_factor, min_capacity, used_token=None, noisy_gate_policy=None,
                drop_tokens=True, use_rts=True, ep_group=None, sparse_routes=False,
                use_tutel=False):
     """Sends each token to its best expert: see TopKGate.forward for what it returns."""
-    _refuse_group(ep_group)
     routes = _route_to_one(logits, capacity_factor, min_capacity, used_token, noisy_gate_policy,
                            drop_tokens, use_rts)
+    routes = _in_group(routes, drop_tokens, ep_group)
     return tuple(routes) if sparse_routes else routes.as_matrices()
 
 
 def top2gating(logits, capacity_factor, min_capacity, drop_tokens=True, ep_group=None,
                top2_2nd_expert_sampling=True, sparse_routes=False):
     """Sends each token to two experts: see TopKGate.forward for what it returns."""
-    _refuse_group(ep_group)
     routes = _route_to_two(logits, capacity_factor, min_capacity, drop_tokens,
                            top2_2nd_expert_sampling)
+    routes = _in_group(routes, drop_tokens, ep_group)
     return tuple(routes) if sparse_routes else routes.as_matrices()
 
 
 def topkgating(logits, k, capacity_factor, min_capacity, drop_tokens=True, ep_group=None,
                drop_policy="probs", sparse_routes=False):
     """Sends each token to its k best experts: see TopKGate.forward for what it returns."""
-    _refuse_group(ep_group)
     routes = _route_to_many(logits, k, capacity_factor, min_capacity, drop_tokens, drop_policy)
+    routes = _in_group(routes, drop_tokens, ep_group)
     return tuple(routes) if sparse_routes else routes.as_matrices()
 
 
@@ -227,7 +236,6 @@ class TopKGate(nn.Module):
         if noisy_gate_policy not in _POLICIES:
             raise ValueError(f"noisy_gate_policy is \"Jitter\", \"RSample\" or None, not "
                              f"{noisy_gate_policy!r}")
-        _refuse_group(ep_group)
         self.wg = nn.Linear(model_dim, num_experts, bias=False)
         self.ep_group = ep_group
         self.k = k
@@ -265,6 +273,7 @@ class TopKGate(nn.Module):
         else:
             routes = _route_to_many(logits, self.k, factor, self.min_capacity, self.drop_tokens,
                                     "probs")
+        routes = _in_group(routes, self.drop_tokens, self.ep_group)
         return tuple(routes) if sparse_routes else routes.as_matrices()
 
 
@@ -293,17 +302,23 @@ class Experts(nn.Module):
 
 
 class MOELayer(nn.Module):
-    """A gate and its experts. Of the last forward: `l_aux` and `exp_counts`."""
+    """A gate and its experts. Of the last forward: `l_aux` and `exp_counts`.
+
+    With ep_size above 1 a forward and a backward are collective of the ranks that share experts.
+    """
 
     def __init__(self, gate: nn.Module, experts: nn.Module, ep_group_name: str, ep_size: int,
                  num_local_experts: int, use_tutel: bool = False) -> None:
         super().__init__()
-        _refuse_ranks(ep_size)
+        if ep_size > 1 and not isinstance(experts, Experts):
+            raise NotImplementedError(f"MOELayer(ep_size={ep_size}) with experts that are not of "
+                                      "dsrun.moe.Experts")
         if use_tutel:
             logger.warning("use_tutel: dsrun routes tokens itself, with the same results")
         self.gate = gate
         self.experts = experts
         self.ep_group = None
+        self.ep_ranks: list[int] | None = None  # that have all experts together, if not each has
         self.ep_size = ep_size
         self.ep_group_name = ep_group_name
         self.num_local_experts = num_local_experts
@@ -312,6 +327,8 @@ class MOELayer(nn.Module):
         width = hidden_states.shape[-1]
         tokens = hidden_states.reshape(-1, width)
         routes = Routes(*self.gate(tokens, used_token, True))
+        if self.ep_size > 1:
+            routes = routes._replace(capacity=agree_on_capacity(routes.capacity, self.find_ranks()))
         self.l_aux, self.exp_counts = routes.l_aux, routes.exp_counts
         slots = routes.slots()
         # Which token is in each place; free places read a row of zeros behind the tokens.
@@ -321,20 +338,29 @@ class MOELayer(nn.Module):
         source.scatter_(0, slots.reshape(-1), numbers.reshape(-1))
         padded = torch.cat([tokens, tokens.new_zeros(1, width)])
         placed = padded.index_select(0, source[:-1])
-        output = self.experts(placed.view(1, self.num_local_experts, -1, width))
-        output = output.reshape(size, width)
+        placed = placed.view(routes.num_experts, routes.capacity, width)
+        output = self._run_experts(placed).reshape(size, width)
         padded = torch.cat([output, output.new_zeros(1, width)])
         parts = padded.index_select(0, slots.reshape(-1)).view(*slots.shape, width)
         # The weights are fp32, and so is the sum.
         combined = (parts * routes.weights.unsqueeze(-1)).sum(0)
         return combined.to(output.dtype).reshape(hidden_states.shape)
 
+    def find_ranks(self) -> list[int]:
+        """The ranks that share the experts. Raises RuntimeError before they have been divided."""
+        if self.ep_ranks is None:
+            raise RuntimeError(f"MoE(ep_size={self.ep_size}): the ranks share no experts yet: call "
+                               "initialize(), or set_deepspeed_parallelism() of the layer, first")
+        return self.ep_ranks
 
-def _refuse_ranks(ep_size: int) -> None:
-    if ep_size != 1:
-        raise NotImplementedError(
-            f"MoE(ep_size={ep_size}): each rank of Python modules has all experts. Use ep_size=1; "
-            "ZeRO divides the experts' state between the ranks, at stage 3 also their weights")
+    def _run_experts(self, placed: Tensor) -> Tensor:
+        """[num_experts, capacity, width] of this rank's tokens -> the same of their outputs."""
+        if self.ep_size == 1:
+            return self.experts(placed[None])
+        ranks = self.find_ranks()
+        arrived = exchange(placed, ranks)
+        output = self.experts(arrived.view(self.ep_size, self.num_local_experts, *placed.shape[1:]))
+        return exchange(output.reshape(placed.shape), ranks)
 
 
 class MoE(nn.Module):
@@ -344,7 +370,7 @@ class MoE(nn.Module):
         hidden_size: of the input and output.
         expert: the module that is copied for each expert.
         num_experts: how many there are.
-        ep_size: ranks that the experts are divided among: 1, see the module's documentation.
+        ep_size: ranks that have the experts together; it divides num_experts and the ranks.
         k: experts that a token is sent to.
         capacity_factor, eval_capacity_factor, min_capacity: places of an expert, as above.
         use_residual: adds the output of `expert` itself, both weighted by a learned coefficient.
@@ -365,26 +391,35 @@ class MoE(nn.Module):
                  enable_expert_tensor_parallelism: bool = False,
                  top2_2nd_expert_sampling: bool = True) -> None:
         super().__init__()
-        _refuse_ranks(ep_size)
+        if ep_size < 1 or num_experts % ep_size != 0:
+            raise ValueError(f"MoE(num_experts={num_experts}, ep_size={ep_size}): ep_size has to "
+                             "divide the number of experts")
         self.use_residual = use_residual
         self.enable_expert_tensor_parallelism = enable_expert_tensor_parallelism
         self.ep_size = ep_size
         self.expert_group_name = f"ep_size_{ep_size}"
         self.num_experts = num_experts
-        self.num_local_experts = num_experts
+        self.num_local_experts = num_experts // ep_size
         # In DeepSpeed's order: with one seed, both initialize the gate alike.
-        experts = Experts(expert, num_experts, self.expert_group_name)
+        experts = Experts(expert, self.num_local_experts, self.expert_group_name)
         gate = TopKGate(hidden_size, num_experts, k, capacity_factor, eval_capacity_factor,
                         min_capacity, noisy_gate_policy, drop_tokens, use_rts, None,
                         top2_2nd_expert_sampling)
-        self.deepspeed_moe = MOELayer(gate, experts, self.expert_group_name, ep_size, num_experts,
-                                      use_tutel)
+        self.deepspeed_moe = MOELayer(gate, experts, self.expert_group_name, ep_size,
+                                      self.num_local_experts, use_tutel)
         if use_residual:
             self.mlp = expert
             self.coefficient = nn.Linear(hidden_size, 2)
 
     def set_deepspeed_parallelism(self, use_data_before_expert_parallel_: bool = False) -> None:
-        """Does nothing: each rank has all experts."""
+        """Divides the ranks: `ep_size` neighbours share the experts.
+
+        With `use_data_before_expert_parallel_`, those are as far apart as they can be.
+        """
+        groups._create_expert_and_data_parallel(self.ep_size, use_data_before_expert_parallel_)
+        if self.ep_size > 1:
+            self.deepspeed_moe.ep_ranks = groups._get_expert_parallel_group_ranks(
+                self.expert_group_name)
 
     def forward(self, hidden_states: Tensor,
                 used_token: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:

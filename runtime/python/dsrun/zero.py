@@ -65,7 +65,7 @@ class _GatheredOfEngine:
             return
         self.engine.__dict__["gathered"] = None
         for parameter, _ in self.owned:
-            parameter.ds_status = self.engine.idle_status
+            parameter.ds_status = self.engine.idle_status_of(parameter)
         self.engine.passes.resume()
         changed = self._find_changes()
         self.engine.native.close_gathered(describe_error(kind, error) or changed)
