@@ -204,6 +204,22 @@ def engine_attributes():
         engine.destroy()
 
 
+def rates_of_the_script():
+    """A rate that is set in a group holds for one step of the config's schedule."""
+    for stage in (0, 2):
+        engine = make_engine(stage, scheduler={"type": "WarmupLR", "params": {
+            "warmup_min_lr": 0.01, "warmup_max_lr": 0.05, "warmup_num_steps": 5,
+            "warmup_type": "linear"}})
+        losses, rates = [], []
+        for step in range(5):
+            if step == 2:
+                engine.optimizer.param_groups[0]["lr"] = 0.3
+            losses += train(engine, 1, step)
+            rates += engine.get_lr()
+        log(f"a rate in param_groups, stage {stage}", losses=losses, rates=rates)
+        engine.destroy()
+
+
 def parameter_offload():
     """What TRL does around generate() with gathered parameters."""
     engine = make_engine()
@@ -366,8 +382,8 @@ def schedules():
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
     for function in (signatures, comm, small_values, zero_init, gathered, leaf_modules,
-                     parameter_attributes, engine_attributes, parameter_offload,
-                     boundaries, states, checkpoints,
+                     parameter_attributes, engine_attributes,
+                     rates_of_the_script, parameter_offload, boundaries, states, checkpoints,
                      activation_checkpointing, schedules, client_optimizers):
         function()
 

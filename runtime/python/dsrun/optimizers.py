@@ -209,7 +209,7 @@ class EngineOptimizer(torch.optim.Optimizer):
                         f"{option} of a parameter group has changed from {value} to {now[option]}: "
                         "the engine keeps the value of initialize(). Schedulers of PyTorch that "
                         "cycle the momentum need cycle_momentum=False")
-        if not self._has_schedule:
+        if not self._has_schedule or self._rates_have_changed():
             self.hold_rate()
 
     def hold_rate(self) -> None:
@@ -242,10 +242,19 @@ class EngineOptimizer(torch.optim.Optimizer):
         if self._has_schedule:
             self.show_rate()
 
+    def _shown_rates(self) -> list[float]:
+        """Returns the engine's rate for each group."""
+        return [self._native.lr * (1.0 if factor is None else factor) for factor in self._factors]
+
+    def _rates_have_changed(self) -> bool:
+        """Returns whether a group has another rate than the engine: the script has set it."""
+        return any(factor is not None and group["lr"] != shown for group, factor, shown in zip(
+            self.param_groups, self._factors, self._shown_rates()))
+
     def show_rate(self) -> None:
         """Writes the engine's rate to the groups."""
-        for group, factor in zip(self.param_groups, self._factors):
-            group["lr"] = self._native.lr * (1.0 if factor is None else factor)
+        for group, rate in zip(self.param_groups, self._shown_rates()):
+            group["lr"] = rate
 
 
 class ConfigScheduler:
