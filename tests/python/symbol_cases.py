@@ -204,6 +204,15 @@ def engine_attributes():
         engine.destroy()
 
 
+def returned_losses():
+    for scales in (True, False):
+        engine = make_engine(1, gradient_accumulation_steps=4)
+        loss = engine(batch(0)).square().mean()
+        log(f"engine.backward, scale_wrt_gas={scales}", loss=loss.item(),
+            returned=engine.backward(loss, scale_wrt_gas=scales).item())
+        engine.destroy()
+
+
 def rates_of_the_script():
     """A rate that is set in a group holds for one step of the config's schedule."""
     for stage in (0, 2):
@@ -382,7 +391,7 @@ def schedules():
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
     for function in (signatures, comm, small_values, zero_init, gathered, leaf_modules,
-                     parameter_attributes, engine_attributes,
+                     parameter_attributes, engine_attributes, returned_losses,
                      rates_of_the_script, parameter_offload, boundaries, states, checkpoints,
                      activation_checkpointing, schedules, client_optimizers):
         function()

@@ -196,7 +196,10 @@ class Engine(nn.Module):
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False,
                  scale_wrt_gas: bool = True) -> torch.Tensor:
-        """Accumulates the gradients of loss / gradient_accumulation_steps()."""
+        """Accumulates the gradients of loss / gradient_accumulation_steps(), and returns that.
+
+        With scale_wrt_gas=False, the script has divided the loss.
+        """
         self._check_trains("backward")
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             what = f"of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else \
@@ -205,7 +208,7 @@ class Engine(nn.Module):
                              "tensor, such as its mean(). Gradients of other outputs are passed by "
                              "outputs.backward(gradients)")
         self.native.backward(loss, scale_wrt_gas, retain_graph)
-        return loss
+        return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
     def step(self, lr_kwargs=None) -> None:
         """Updates the parameters after the last micro-batch of a step; before that, does nothing.
