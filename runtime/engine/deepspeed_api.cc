@@ -52,6 +52,21 @@ Status DeepSpeedApi::set_gradient_accumulation_boundary(bool is_boundary) {
   return OkStatus();
 }
 
+Status DeepSpeedApi::zero_grad() {
+  StepInProgress& current = engine_.step.state.current;
+  const bool is_alone = engine_.step.managed_accumulation && !engine_.step.state.boundary &&
+                        current.micro_batches == 1 && engine_.step.IsUpdateDue();
+  if (!is_alone || current.backward_is_unfinished) return OkStatus();
+  if (engine_.model.optimizer->has_updated()) {
+    return FailedPreconditionError(
+        "zero_grad(): super_offload has updated a part of the model in this step's backward pass: "
+        "end it with step()");
+  }
+  current = {};
+  engine_.model.optimizer->ClearGradients();
+  return OkStatus();
+}
+
 DeepSpeedApi::LocalGradients::LocalGradients(bool* inside) : inside_(inside) { *inside = true; }
 
 StatusOr<DeepSpeedApi::LocalGradients> DeepSpeedApi::no_sync() {

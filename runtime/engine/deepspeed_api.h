@@ -50,6 +50,12 @@ class DeepSpeedApi {
   // Fails with managed_gradient_accumulation false.
   Status set_gradient_accumulation_boundary(bool is_boundary);
 
+  // Between backward and step() of a step with one micro-batch: drops its gradients, so that step()
+  // finishes nothing. Does nothing otherwise, and where the caller decides about boundaries:
+  // accumulated gradients stay, as at DeepSpeed's ZeRO stages 1 to 3. Fails if super_offload has
+  // updated a part of the model with them.
+  Status zero_grad();
+
   // While the returned scope lives, backward communicates no gradients; step() and a second scope
   // fail. no_sync is for unsharded gradients, which are never communicated before the boundary
   // anyway; it fails at stages 2 and 3. coalesce_grad_reduction works at every stage: gradients

@@ -335,6 +335,8 @@ void BindPasses(PyEngine& bound) {
       },
       Released());
   bound.def("step", &BoundEngine::Step, Released());
+  bound.def(
+      "zero_grad", [](BoundEngine& self) { ThrowIfError(self.api().zero_grad()); }, Released());
   bound.def("train_batch", &BoundEngine::TrainBatch, Released());
   bound.def("evaluate_batch", &BoundEngine::EvaluateBatch, Released());
 }

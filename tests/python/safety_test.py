@@ -343,6 +343,37 @@ for stage in range(4):
     engine.destroy()
 """, ranks=2)
 
+    def test_gradients_that_are_dropped_are_not_trained_on(self):
+        self.check("""
+for stage in range(4):
+    for drops in (lambda engine: engine.zero_grad(), lambda engine: engine.optimizer.zero_grad()):
+        losses = []
+        for bad_losses in (False, True):
+            torch.manual_seed(1)
+            engine = make(stage)
+            drops(engine)
+            for _ in range(3):
+                losses.append(loss_of(engine).item())
+                if bad_losses:
+                    engine.backward(loss_of(engine) * float("nan"))
+                    drops(engine)
+                    engine.step()
+                    assert not engine.step_result.boundary
+                engine.backward(loss_of(engine))
+                engine.step()
+                drops(engine)
+            assert engine.global_steps == engine.micro_steps == 3
+        assert losses[:3] == losses[3:], losses
+    torch.manual_seed(1)
+    accumulates = make(stage, gradient_accumulation_steps=2)
+    for _ in range(3):
+        assert loss_of(accumulates).item() == losses.pop(0)
+        for _ in range(2):
+            accumulates.backward(loss_of(accumulates))
+            accumulates.zero_grad()
+            accumulates.step()
+""", ranks=2)
+
     def test_a_second_backward_without_its_graph_says_so(self):
         self.check("""
 for stage in (1, 3):

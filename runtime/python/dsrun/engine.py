@@ -264,7 +264,13 @@ class Engine(nn.Module):
                                "give one to initialize(), or name one in the config")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Does nothing: the engine clears gradients when it has used them."""
+        """Drops the gradients of a micro-batch before step(), which then does nothing.
+
+        With gradient_accumulation_steps above 1, or boundaries that the script sets, it does nothing.
+        No gradients are left after step().
+        """
+        if self.optimizer is not None:
+            self.optimizer.zero_grad()
 
     def train_batch_size(self) -> int:
         return self.native.batch_sizes[0]

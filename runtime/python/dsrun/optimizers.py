@@ -150,8 +150,8 @@ def from_parameters(model_parameters, section: dict) -> Groups:
 class EngineOptimizer(torch.optim.Optimizer):
     """The engine's optimizer for the script: parameter groups with rates that it may set.
 
-    Schedulers of PyTorch and transformers work on it. `engine.step()` updates: `step`
-    raises, and `zero_grad` does nothing. Other changes of the groups than of their
+    Schedulers of PyTorch and transformers work on it. `engine.step()` updates, and `step` raises.
+    Other changes of the groups than of their
     rates, all by one factor, raise NotImplementedError at the next step.
     """
 
@@ -187,8 +187,9 @@ class EngineOptimizer(torch.optim.Optimizer):
         raise RuntimeError("optimizer.step(): the engine has the optimizer, and would train nothing "
                            "here: call engine.step()")
 
-    def zero_grad(self, set_to_none: bool = True):
-        pass
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As engine.zero_grad."""
+        self._native.zero_grad()
 
     def state_dict(self):
         raise NotImplementedError("the optimizer's state is saved by engine.save_checkpoint")
