@@ -429,6 +429,46 @@ for name in ("curriculum_learning", "data_efficiency", "expert_parallel", "moe")
     make(1, **{name: {"enabled": False}})
 """)
 
+    def test_embeddings_whose_norms_would_be_lost_are_refused(self):
+        self.check("""
+class Mean(torch.nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.inner = torch.nn.Sequential(kind(10, 4, **options))
+    def forward(self, rows):
+        return self.inner(rows).mean((0, 1))[0] * 10.0
+
+def begin(stage, kind=torch.nn.Embedding, **more):
+    torch.manual_seed(0)
+    model = Mean(kind, max_norm=1.0)
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.0,
+              "optimizer": {"type": "SGD", "params": {"lr": 0.5}}, "zero_optimization": {"stage": stage}, **more}
+    return dsrun.initialize(model=model, config=config)[0]
+
+text = "inner.0 has max_norm=1.0"
+for kind in (torch.nn.Embedding, torch.nn.EmbeddingBag):
+    raises(text, lambda: begin(3, kind), NotImplementedError)
+raises("lost in bfloat16", lambda: begin(0, bf16={"enabled": True}), NotImplementedError)
+rows = torch.tensor([[0, 1, 2], [4, 3, 3]])
+torch.manual_seed(0)
+plain = Mean(torch.nn.Embedding, max_norm=1.0)
+optimizer = torch.optim.SGD(plain.parameters(), lr=0.5)
+engines = [begin(stage) for stage in range(3)]
+for _ in range(3):
+    loss = plain(rows)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    for engine in engines:
+        found = engine(rows)
+        torch.testing.assert_close(found, loss)
+        engine.backward(found)
+        engine.step()
+model = Mean(torch.nn.Embedding, max_norm=1.0)
+config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}
+dsrun.initialize(model=model, config=config)[0](rows)  # a pass renormalises for itself
+""", ranks=2)
+
     def test_arguments_without_effect_are_refused(self):
         self.check("""
 import argparse

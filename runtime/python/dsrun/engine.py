@@ -14,6 +14,7 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
+from .checks import check_renormalised
 from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
                      training_dtype)
 from .expert_ranks import ApartExperts, find_apart_experts
@@ -87,6 +88,8 @@ class Engine(nn.Module):
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
         trains = "optimizer" in native_config
+        if trains:
+            check_renormalised(module, config)
         if lr_scheduler is not None and not trains:
             raise ValueError("initialize(lr_scheduler=...) without an optimizer: give one, or name "
                              "one in the config")
