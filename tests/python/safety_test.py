@@ -469,6 +469,24 @@ config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}
 dsrun.initialize(model=model, config=config)[0](rows)  # a pass renormalises for itself
 """, ranks=2)
 
+    def test_configs_of_ranks_that_differ_are_refused(self):
+        self.check("""
+rank = dsrun.comm.get_rank()
+sgd = {"type": "SGD", "params": {"lr": 0.1 * (1 + rank)}}
+raises("optimizer.params.lr of the config is 0.1 on rank 0 and 0.2 on rank 1", lambda: make(2, optimizer=sgd),
+       ValueError)
+raises("zero_optimization.stage of the config is 0 on rank 0 and 1", lambda: make(rank), ValueError)
+raises("bf16 of the config is null on rank 0", lambda: make(1, **({"bf16": {"enabled": True}} if rank else {})),
+       ValueError)
+model = torch.nn.Linear(4, 4)
+raises("optimizer.params.lr", lambda: dsrun.initialize(
+    model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1 + rank),
+    config={"train_micro_batch_size_per_gpu": 2}), ValueError)
+engine = make(2, csv_monitor={"enabled": True, "output_path": f"{__file__}.{rank}"})
+engine.backward(loss_of(engine))
+engine.step()
+""", ranks=2)
+
     def test_arguments_without_effect_are_refused(self):
         self.check("""
 import argparse

@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+import json
+
 from torch import nn
 
-from . import comm
+from . import _native, comm
 from .config import section, training_dtype
+
+
+def _find_difference(key: str, one, other) -> tuple | None:
+    """Returns (key, value, other value) of a key with different values, None without one."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted(one.keys() | other.keys()):
+            full = f"{key}.{name}" if key else name
+            found = _find_difference(full, one.get(name), other.get(name))
+            if found is not None:
+                return found
+        return None
+    return None if one == other or key.endswith("path") else (key, one, other)
+
+
+def check_same_on_ranks(config: dict) -> None:
+    """Refuses a config that is another one on another rank; paths may differ. Collective.
+
+    `config` has values of JSON alone.
+    """
+    if comm.get_world_size() == 1:
+        return
+    first, *others = _native.gather_texts(json.dumps(config)) or [""]
+    error = ""
+    for rank, text in enumerate(others, 1):
+        found = _find_difference("", json.loads(first), json.loads(text))
+        if found is not None:
+            key, one, other = found
+            error = (f"{key} of the config is {json.dumps(one)} on rank 0 and {json.dumps(other)} on "
+                     f"rank {rank}: give initialize() one config and one optimizer on all ranks")
+            break
+    error = _native.broadcast_text(error)
+    if error:
+        raise ValueError(error)
 
 
 def _loses_writes(config: dict) -> str:

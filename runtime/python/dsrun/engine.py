@@ -14,7 +14,7 @@ from torch import nn
 
 from . import _native, comm, optimizers
 from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
-from .checks import check_renormalised
+from .checks import check_renormalised, check_same_on_ranks
 from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
                      training_dtype)
 from .expert_ranks import ApartExperts, find_apart_experts
@@ -84,9 +84,10 @@ class Engine(nn.Module):
         self.device = comm.get_device()
         _move(module, self.device)
         native_config = to_json(config)
-        native_config.pop("dataloader_drop_last", None)  # make_loader's
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = groups.section
+        check_same_on_ranks(native_config)
+        native_config.pop("dataloader_drop_last", None)  # make_loader's
         trains = "optimizer" in native_config
         if trains:
             check_renormalised(module, config)
