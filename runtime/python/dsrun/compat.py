@@ -48,6 +48,7 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
     backend = dist_backend or accelerator.Accelerator().communication_backend_name()
     torch.distributed.init_process_group(backend, timeout=timeout, **alone)
+    comm.barrier()  # a rank that ends now would cut off those that still connect to it
     # Scripts for DeepSpeed rarely do, and a process that ends with its threads may abort.
     atexit.register(leave_distributed)
 

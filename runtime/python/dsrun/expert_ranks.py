@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _native, comm
+from .config import section
 from .shards import is_sharded
 from .units import Unit
 
@@ -148,11 +149,11 @@ def find_apart_experts(module: nn.Module, config: dict) -> ApartExperts:
         if hasattr(part, "set_deepspeed_parallelism"):
             part.set_deepspeed_parallelism(data_first)
     apart = ApartExperts(module)
-    mics = config.get("zero_optimization", {}).get("mics_shard_size", -1)
+    mics = section(config, "zero_optimization").get("mics_shard_size", -1)
     if apart.layers and data_first and isinstance(mics, int) and mics > 0:
         raise NotImplementedError("use_data_before_expert_parallelism with mics_shard_size: remove "
                                   "one")
-    if apart.layers and "stages" in config.get("pipeline", {}):
+    if apart.layers and "stages" in section(config, "pipeline"):
         raise NotImplementedError(f"MoE(ep_size={apart.ep_size}) in a PipelineModule: use "
                                   "ep_size=1")
     return apart
