@@ -105,11 +105,12 @@ def train_alone(copies):
         return losses, loss_at(0).item()
 
 
-def make_engine(stages, zero=0, optimizer=ADAMW, layers=None, **options):
+def make_engine(stages, zero=0, optimizer=ADAMW, layers=None, section=None, **options):
     options = {"loss_fn": loss_of, "seed_layers": True, **options}
     module = PipelineModule(layers or make_layers(), num_stages=stages, **options)
     config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": GAS,
-              "gradient_clipping": 0.0, "zero_optimization": {"stage": zero}}
+              "gradient_clipping": 0.0, "zero_optimization": {"stage": zero},
+              "pipeline": section or {}}
     if optimizer is not None:
         config["optimizer"] = optimizer
     engine, *_ = dsrun.initialize(model=module, config=config)
@@ -253,13 +254,26 @@ def others_are_refused():
     check(evaluate(make_engine(2, optimizer=None)).isfinite(), "no evaluation")
 
 
+def sections_agree_with_the_module():
+    for section in ({"stages": 5}, {"partition": "uniform"}, {"seed_layers": 1.5},
+                    {"activation_checkpoint_interval": "two"}, {"pipe_partitioned": "yes"}):
+        raises(ValueError, f"pipeline.{next(iter(section))}",
+               lambda section=section: make_engine(2, section=section))
+    raises(ValueError, "it is a section", lambda: make_engine(2, section=[1]))
+    engine = make_engine(2, section={"stages": 2, "partition": "parameters", "seed_layers": True,
+                                     "activation_checkpoint_interval": 2, "typo": 1})
+    check("pipeline.typo" in str(engine.native.warnings), f"{engine.native.warnings}")
+    check(engine.module.activation_checkpoint_interval == 2, "another interval")
+    make_engine(2, section={"stages": "auto", "partition": "best", "seed_layers": False})
+
+
 def main():
     torch.set_num_threads(1)
     for one in (losses_equal_pytorch, evaluations_have_outputs,
                 lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
                 lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
                 data_and_rates_come_from_initialize, a_step_that_fails_in_its_middle_is_the_last,
-                others_are_refused):
+                others_are_refused, sections_agree_with_the_module):
         one()
     print("all checks passed", flush=True)
 

@@ -177,6 +177,7 @@ class PipelineModule(nn.Module):
         self._set_loss(loss_fn)
         self._layer_specs = list(layers)
         self._num_layers = len(self._layer_specs)
+        self.partition_method = partition_method
         self.parts = self._partition_layers(partition_method)
         self._local_start, self._local_stop = self.parts[self.stage_id:self.stage_id + 2]
         self._check_layers()

@@ -48,6 +48,37 @@ def _copy_inputs(inputs, dtype: torch.dtype | None, needs_grad: bool):
     return tuple(map(copy, inputs)) if isinstance(inputs, (tuple, list)) else copy(inputs)
 
 
+def _take_section(module: PipelineModule, config: dict) -> dict:
+    """Returns the section "pipeline" for the engine: the module has decided about its layers.
+
+    Raises ValueError if a key contradicts the module.
+    """
+    given = config.get("pipeline")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise ValueError(f"pipeline of the config is {given!r}: it is a section, such as "
+                         '{"activation_checkpoint_interval": 1}')
+    default = {"stages": "auto", "partition": "best", "seed_layers": False}
+    own = {"stages": ("num_stages", module.num_stages),
+           "partition": ("partition_method", module.partition_method),
+           "seed_layers": ("seed_layers", module.seed_layers)}
+    for key, (argument, value) in own.items():
+        wanted = given.get(key, value)
+        if wanted not in (value, default[key]):
+            raise ValueError(f"pipeline.{key} of the config is {wanted!r}, and the PipelineModule has "
+                             f"{argument}={value!r}: remove the key, or give it to PipelineModule")
+    interval = given.get("activation_checkpoint_interval", 0)
+    if type(interval) is not int or interval < 0:
+        raise ValueError(f"pipeline.activation_checkpoint_interval of the config is {interval!r}: it "
+                         "is a number of layers, or 0")
+    if interval > 0:
+        module.set_checkpoint_interval(interval)
+    rest = {key: value for key, value in given.items()
+            if key not in own and key != "activation_checkpoint_interval"}
+    return {**rest, "stages": module.num_stages}
+
+
 class PipelineEngine(Engine):
     """Trains a PipelineModule by train_batch; forward, backward and step raise PipelineError.
 
@@ -62,10 +93,7 @@ class PipelineEngine(Engine):
             raise ValueError("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism")
         if section(config, "torch_autocast").get("enabled"):
             raise NotImplementedError("torch_autocast with a PipelineModule: use bf16 or fp16")
-        interval = section(config, "pipeline").get("activation_checkpoint_interval", 0)
-        if isinstance(interval, int) and interval > 0:
-            module.set_checkpoint_interval(interval)
-        super().__init__(module, {**config, "pipeline": {"stages": module.num_stages}}, groups,
+        super().__init__(module, {**config, "pipeline": _take_section(module, config)}, groups,
                          lr_scheduler, seed)
         self.__dict__.update(
             data_iterator=None, training_dataloader=None, batch_fn=None, outputs=None,
