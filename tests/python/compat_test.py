@@ -306,16 +306,42 @@ for wrong in ({"fp16": "on"}, {"zero_optimization": [1]},
               {"zero_optimization": {"stage": "two"}}, {"gradient_clipping": "auto"},
               {"zero_optimization": {"reduce_bucket_size": float("inf")}}, {"gradient_clipping": float("nan")},
               {"tensor_parallel": {"autotp_size": 2}}, {"sequence_parallel_size": 2}, {"pipeline": {"stages": 2}},
+              {"fp16": True}, {"zero_optimization": False}, {"optimizer": []}, {"scheduler": "WarmupLR"},
+              {"optimizer": {"type": "SGD", "params": {"lr": float("inf")}}},
               {"bf16": None, "zero_optimization": None}, {"fp16": {"enabled": "auto", "auto_cast": True}}):
     try:
         engine, *_ = deepspeed.initialize(model=module, config=config | wrong)
         print(list(wrong), "is accepted", engine(torch.ones(2, 3)).dtype)
     except (ValueError, NotImplementedError, RuntimeError) as error:
         section, value = next(iter(wrong.items()))
-        key = next(iter(value)) if isinstance(value, dict) else section
+        while isinstance(value, dict):
+            section, value = list(value.items())[-1]
+        key = section
         print("names its key" if key in str(error) else f"{wrong}: {error}")
-""", "names its key\n" * 9 + "['bf16', 'zero_optimization'] is accepted torch.float32\n"
+""", "names its key\n" * 14 + "['bf16', 'zero_optimization'] is accepted torch.float32\n"
                    "['fp16'] is accepted torch.float32")
+
+    def test_an_optimizer_of_null_is_none(self):
+        self.check(ENGINE + """
+config |= {"optimizer": None, "scheduler": None}
+weight, bias = module.weight, module.bias
+engine, optimizer, *_ = deepspeed.initialize(model=module, model_parameters=[weight, bias], config=config)
+print(optimizer, "optimizer" in config)
+""", "None True")
+
+    def test_keys_that_occur_twice_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "ds.json")
+            path.write_text('{"train_batch_size": 2, "optimizer": {"type": "SGD", "params": {"lr": 1, "lr": 2}}}')
+            self.check(ENGINE + f"deepspeed.initialize(model=module, config={str(path)!r})",
+                       f"ValueError: the config {path}: has the key lr twice in one section")
+
+    def test_a_parameter_in_two_groups_is_refused(self):
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+groups = [{"params": [module.weight, module.bias, module.bias]}, {"params": [module.bias], "lr": 0.1}]
+deepspeed.initialize(model=module, model_parameters=groups, config=config)
+""", "ValueError: some parameters appear in more than one parameter group")
 
     def test_leaf_modules_of_the_config_are_units(self):
         self.check(ENGINE + """

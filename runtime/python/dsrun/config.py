@@ -10,6 +10,39 @@ from pathlib import Path
 import torch
 
 
+# Sections that this package reads itself.
+_SECTIONS = ("optimizer", "scheduler", "zero_optimization", "bf16", "bfloat16", "fp16", "torch_autocast",
+             "pipeline")
+
+
+def _make_object(pairs: list[tuple]) -> dict:
+    """Returns the object of JSON with these pairs of keys and values; refuses a key that is twice."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        raise ValueError(f"has the key {', '.join(twice)} twice in one section: keep one of them")
+    return made
+
+
+def _read_file(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text(), object_pairs_hook=_make_object)
+    except ValueError as error:
+        raise ValueError(f"the config {path}: {error}") from None
+
+
+def _check_types(config: dict) -> dict:
+    """Returns the config without an optimizer and a scheduler that are None, which mean none."""
+    for name in _SECTIONS:
+        value = config.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise ValueError(f"{name} of the config is {value!r}: it is a section, an object of "
+                             "JSON with its keys")
+    none = [name for name in ("optimizer", "scheduler") if config.get(name, ...) is None]
+    return {key: value for key, value in config.items() if key not in none} if none else config
+
+
 def read_config(args, config, config_params) -> dict:
     """Returns ds_config as a dictionary: `config`, else `config_params`, or that of `args`."""
     given = config if config is not None else config_params
@@ -21,14 +54,14 @@ def read_config(args, config, config_params) -> dict:
     if given is None:
         raise ValueError("initialize() needs a config: a dictionary or the path of a ds_config")
     if isinstance(given, (str, os.PathLike)):
-        return json.loads(Path(given).read_text())
+        given = _read_file(Path(given))
     if not isinstance(given, dict):
         raise TypeError(f"config is a dictionary or a path, not {type(given).__name__}")
-    return given
+    return _check_types(given)
 
 
 def section(config: dict, name: str) -> dict:
-    """Returns a section of ds_config, {} without one. The engine refuses those of another type."""
+    """Returns a section of ds_config, {} without one."""
     value = config.get(name)
     return value if isinstance(value, dict) else {}
 

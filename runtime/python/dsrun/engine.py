@@ -85,7 +85,7 @@ class Engine(nn.Module):
         _move(module, self.device)
         native_config = to_json(config)
         if groups is not None and groups.section is not None:
-            native_config["optimizer"] = groups.section
+            native_config["optimizer"] = to_json(groups.section)
         check_same_on_ranks(native_config)
         native_config.pop("dataloader_drop_last", None)  # make_loader's
         trains = "optimizer" in native_config

@@ -67,6 +67,9 @@ def _set_factors(groups: Groups, lr: float, decay: float) -> None:
         decay_factor = _factor(float(group.get("weight_decay", decay)), decay,
                                "a parameter group has weight decay, and the optimizer has none")
         for parameter in group["params"]:
+            if id(parameter) in groups.lr_factor:
+                raise ValueError("some parameters appear in more than one parameter group")
+        for parameter in group["params"]:
             groups.lr_factor[id(parameter)] = lr_factor
             groups.decay_factor[id(parameter)] = decay_factor
 

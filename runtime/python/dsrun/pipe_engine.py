@@ -53,12 +53,7 @@ def _take_section(module: PipelineModule, config: dict) -> dict:
 
     Raises ValueError if a key contradicts the module.
     """
-    given = config.get("pipeline")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise ValueError(f"pipeline of the config is {given!r}: it is a section, such as "
-                         '{"activation_checkpoint_interval": 1}')
+    given = section(config, "pipeline")
     default = {"stages": "auto", "partition": "best", "seed_layers": False}
     own = {"stages": ("num_stages", module.num_stages),
            "partition": ("partition_method", module.partition_method),
