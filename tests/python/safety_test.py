@@ -503,6 +503,39 @@ for call in (dsrun.comm.get_rank, dsrun.comm.get_world_size, dsrun.comm.barrier)
     raises("the group of all ranks only", lambda: call(group=object()), NotImplementedError)
 """)
 
+    def test_damaged_files_of_a_checkpoint_are_named(self):
+        self.check("""
+import pathlib
+folder = pathlib.Path(__file__).with_name("checkpoints")
+engine = make(1)
+engine.save_checkpoint(folder, tag="first")
+before = engine.module[0].weight.detach().clone()
+for name in ("latest", "first/latest", "first/step-0/client_state.pt"):
+    path = folder / name
+    content = path.read_bytes()
+    for damaged in (b"", content[:len(content) // 2], b"\\x80\\x04" + b"x" * 100):
+        path.write_bytes(damaged)
+        raises(f"{path} is damaged", lambda: engine.load_checkpoint(folder))
+        assert torch.equal(engine.module[0].weight, before)
+    path.write_bytes(content)
+path.unlink()
+raises(f"there is no {path}", lambda: engine.load_checkpoint(folder), FileNotFoundError)
+path.write_bytes(content)
+assert engine.load_checkpoint(folder)[0] == str(folder / "first")
+""")
+
+    def test_arguments_of_other_types_are_named(self):
+        self.check("""
+engine = make(3)
+raises("set_lr(lr='x')", lambda: engine.set_lr("x"), TypeError)
+engine.set_lr(torch.tensor(0.5))
+assert engine.get_lr() == [0.5]
+weight = engine.module[0].weight
+raises("modifier_rank='0'", lambda: zero.GatheredParameters(weight, modifier_rank="0"), TypeError)
+with zero.GatheredParameters(weight, modifier_rank=0):
+    weight.data.zero_()
+""")
+
     def test_files_that_rank_0_cannot_write_are_an_error_of_all_ranks(self):
         self.check("""
 import pathlib, pickle

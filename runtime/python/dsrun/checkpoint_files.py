@@ -52,8 +52,38 @@ def save_with_client_state(native, folder: Path, client: dict, frozen: bool) -> 
 
 
 def resolve_latest(folder: Path) -> Path:
-    """Returns the folder that the file `latest` in a folder names, by its first line."""
-    return folder / (folder / "latest").read_text().splitlines()[0].strip()
+    """Returns the folder that the file `latest` in a folder names, by its first line.
+
+    Raises RuntimeError if it names none.
+    """
+    path = folder / "latest"
+    name = path.read_bytes().split(b"\n")[0].decode(errors="replace").strip()
+    if not name or "\0" in name or not (folder / name).is_dir():
+        raise RuntimeError(f"{path} is damaged: it names {name[:40]!r}, which is no folder of {folder}. "
+                           "Load an earlier checkpoint, by its tag, or write a folder's name to it")
+    return folder / name
+
+
+def read_client_state(folder: Path) -> dict:
+    """Returns the file that save_checkpoint has written into a checkpoint.
+
+    Raises RuntimeError if the file is damaged. Objects of classes that cannot be imported raise the
+    error of the import.
+    """
+    path = folder / CLIENT_STATE
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}: {folder} is no checkpoint of "
+                                "engine.save_checkpoint. Load another one, by its tag")
+    try:
+        client = torch.load(path, map_location="cpu", weights_only=False)
+        if not {"client_state", "lr_scheduler", "rates"} <= client.keys():
+            raise ValueError("it has other contents")
+    except (ImportError, AttributeError):
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{path} is damaged ({type(error).__name__}: {error}): load an earlier "
+                           "checkpoint, by its tag") from error
+    return client
 
 
 def _folder_of(checkpoint_dir, tag: str | None) -> Path:

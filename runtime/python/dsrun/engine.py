@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from . import _native, comm, optimizers
-from .checkpoint_files import CLIENT_STATE, replace_file, resolve_latest, save_with_client_state
+from .checkpoint_files import (read_client_state, replace_file, resolve_latest,
+                               save_with_client_state)
 from .checks import check_renormalised, check_same_on_ranks
 from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
                      training_dtype)
@@ -345,7 +346,9 @@ class Engine(nn.Module):
     def set_lr(self, lr: float) -> None:
         """Sets the engine's rate, for one step if there is a schedule. Groups keep their ratios."""
         self._check_trains("set_lr")
-        self.optimizer.set_rate(lr)
+        if isinstance(lr, str) or not hasattr(lr, "__float__"):
+            raise TypeError(f"set_lr(lr={lr!r}): a rate is a number")
+        self.optimizer.set_rate(float(lr))
         self.optimizer.show_rate()
 
     def was_step_applied(self) -> bool:
@@ -512,7 +515,7 @@ class Engine(nn.Module):
         def read():
             folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
             newest = resolve_latest(folder)
-            client = torch.load(newest / CLIENT_STATE, map_location="cpu", weights_only=False)
+            client = read_client_state(newest)
             self._check_loads(folder, client, with_optimizer, load_module_strict and bool(frozen))
             return folder, client, str(newest)
 

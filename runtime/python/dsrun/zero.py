@@ -97,6 +97,9 @@ class GatheredParameters:
     """
 
     def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
+        if modifier_rank is not None and not hasattr(modifier_rank, "__index__"):
+            raise TypeError(f"GatheredParameters(modifier_rank={modifier_rank!r}): a rank is a whole "
+                            "number, or None")
         self.parameters = _parameters_of(params) if enabled else []
         self.modifier_rank = modifier_rank
         self._blocks = contextlib.ExitStack()
