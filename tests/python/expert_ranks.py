@@ -53,7 +53,7 @@ def own_experts(engine):
     """(name among all experts, parameter) of this rank's experts, and of all with ep_size=1."""
     for name, parameter in engine.module.named_parameters():
         if not getattr(parameter, "allreduce", True):
-            yield parameter._dsrun_owner[1], parameter
+            yield parameter._dsrun_owner.name, parameter
 
 
 def check_training():

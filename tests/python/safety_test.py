@@ -56,7 +56,7 @@ class SafetyTest(unittest.TestCase):
     def check(self, text, ranks=1):
         output = self.run_program(text + "\nprint('all is', 'well')", ranks)
         self.assertEqual(self.status, 0, output)
-        self.assertEqual(output.count("all is well"), 1, output)  # dsrun merges equal lines
+        self.assertIn("all is well", output)
 
     def test_offloaded_parameters_say_so(self):
         self.check("""
