@@ -5,8 +5,12 @@
 Prints a record per case, with the same keys on both engines.
 """
 
+import contextlib
 import inspect
+import io
+import json
 import os
+import re
 import shutil
 import tempfile
 
@@ -128,6 +132,50 @@ def small_values():
         device=str(accelerator.device(0) if accelerator.device_name() != "cpu" else "cpu"),
         pinned=accelerator.pin_memory(torch.ones(2)).tolist(),
         on=accelerator.on_accelerator(torch.ones(1)))
+
+
+def memory_and_logs():
+    from deepspeed.runtime.utils import see_memory_usage
+    from deepspeed.utils import instrument_w_nvtx, logger
+    from deepspeed.utils.logging import log_dist
+    accelerator = deepspeed.get_accelerator()
+    accelerator.reset_peak_memory_stats()
+    before, kept = accelerator.memory_allocated(), torch.ones(1 << 23)
+    during = accelerator.memory_allocated()
+    del kept
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        see_memory_usage("not forced")
+        see_memory_usage("forced", force=True)
+    log("memory", grown=(during - before) >> 24, peak=accelerator.max_memory_allocated() > 0,
+        total=accelerator.total_memory() > accelerator.available_memory() > 1 << 20,
+        reserved=accelerator.memory_reserved() > 0, stats=sorted(accelerator.memory_stats()),
+        timers=accelerator.use_host_timers(), event=accelerator.Event is None,
+        lines=[re.sub(r"[0-9.]+", "N", " ".join(line.split()))
+               for line in output.getvalue().splitlines()])
+    with accelerator.stream(accelerator.current_stream()):
+        accelerator.synchronize()
+    log_dist("a message", ranks=[0])
+    log("logs", level=logger.isEnabledFor(40), of=names(log_dist), see=names(see_memory_usage),
+        called=instrument_w_nvtx(lambda x, y: x - y)(5, y=3))
+
+
+def on_device():
+    class Old(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.Tensor(2, 3))
+            self.register_buffer("count", torch.zeros(2, dtype=torch.long))
+            self.register_buffer("scale", torch.ones(2, dtype=torch.float32))
+            self.inner = nn.Linear(3, 2)
+
+    found = []
+    for options in ({"device": "meta"}, {"device": "cpu"}, {"device": "meta", "enabled": False}):
+        with deepspeed.OnDevice(dtype=torch.bfloat16, **options):
+            model = Old()
+        found.append([f"{value.dtype} {value.device} {list(value.shape)}"
+                      for value in model.state_dict().values()])
+    log("OnDevice", tensors=found, after=str(torch.Tensor(2).dtype))
 
 
 def zero_init():
@@ -317,10 +365,31 @@ def checkpoints():
     loaded.destroy()
     weights = get_fp32_state_dict_from_zero_checkpoint(folder)
     model = load_state_dict_from_zero_checkpoint(make_model(seed=9), folder, tag="global_step2")
+    files = convert_checkpoints(folder)
+    log("convert_zero_checkpoint_to_fp32_state_dict", files=files)
     log("utils.zero_to_fp32", weights=checksums(weights), loaded=checksums(model.state_dict()))
     torch.distributed.barrier()
     if RANK == 0:
         shutil.rmtree(folder)
+
+
+def convert_checkpoints(folder):
+    """The tensors of the files that convert_zero_checkpoint_to_fp32_state_dict writes."""
+    from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict as convert
+    from safetensors.torch import load_file
+    files = {}
+    for name, options in (("one", {}), ("parts", {"max_shard_size": 130}),
+                          ("safe", {"max_shard_size": None, "safe_serialization": True})):
+        output = os.path.join(folder, f"{name}{RANK}")
+        convert(folder, output, **options)
+        for file in sorted(os.listdir(output)):
+            path = os.path.join(output, file)
+            if file.endswith(".json"):
+                with open(path, encoding="utf-8") as text:
+                    files[file] = json.load(text)["weight_map"]
+            else:
+                files[file] = checksums(load_file(path) if name == "safe" else torch.load(path))
+    return files
 
 
 def activation_checkpointing():
@@ -390,7 +459,7 @@ def schedules():
 
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
-    for function in (signatures, comm, small_values, zero_init, gathered, leaf_modules,
+    for function in (signatures, comm, small_values, memory_and_logs, on_device, zero_init, gathered, leaf_modules,
                      parameter_attributes, engine_attributes, returned_losses,
                      rates_of_the_script, parameter_offload, boundaries, states, checkpoints,
                      activation_checkpointing, schedules, client_optimizers):

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+from pathlib import Path
+
 import torch
 
 from . import comm
 
 
+def _read_resident_bytes() -> int:
+    """Returns the bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def read_host_bytes(key: str) -> int:
+    """Returns a row of /proc/meminfo."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == key:
+            return int(value.split()[0]) * 1024
+    raise KeyError(f"/proc/meminfo has no {key}")
+
+
 class Accelerator:
-    """The device of Python modules, by the names of DeepSpeed's accelerator."""
+    """The device of Python modules, by the names of DeepSpeed's accelerator.
+
+    On the CPU, its memory is that of the process, and its peak the most at a call since
+    reset_peak_memory_stats, as with DeepSpeed.
+    """
+
+    def __init__(self):
+        self._peak = 0
 
     def device_name(self, device_index=None) -> str:
         kind = comm.get_device().type
@@ -81,3 +107,98 @@ class Accelerator:
         """Frees the GPU memory that PyTorch caches; it caches no memory of the CPU."""
         if self._is_gpu():
             torch.cuda.empty_cache()
+
+    def _resident(self) -> int:
+        resident = _read_resident_bytes()
+        self._peak = max(self._peak, resident)
+        return resident
+
+    def memory_allocated(self, device_index=None) -> int:
+        return torch.cuda.memory_allocated(device_index) if self._is_gpu() else self._resident()
+
+    def max_memory_allocated(self, device_index=None) -> int:
+        if self._is_gpu():
+            return torch.cuda.max_memory_allocated(device_index)
+        self._resident()
+        return self._peak
+
+    def memory_reserved(self, device_index=None) -> int:
+        return torch.cuda.memory_reserved(device_index) if self._is_gpu() else self._resident()
+
+    def max_memory_reserved(self, device_index=None) -> int:
+        if self._is_gpu():
+            return torch.cuda.max_memory_reserved(device_index)
+        return self.max_memory_allocated()
+
+    memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+
+    def memory_stats(self, device_index=None) -> dict[str, int]:
+        if self._is_gpu():
+            return torch.cuda.memory_stats(device_index)
+        return {"allocated_bytes.all.current": self._resident(),
+                "allocated_bytes.all.peak": self._peak}
+
+    def reset_peak_memory_stats(self, device_index=None) -> None:
+        if self._is_gpu():
+            torch.cuda.reset_peak_memory_stats(device_index)
+        self._peak = 0
+        self._resident()
+
+    reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+    def total_memory(self, device_index=None) -> int:
+        """The bytes of the GPU, or of the host."""
+        if self._is_gpu():
+            return torch.cuda.mem_get_info(device_index)[1]
+        return read_host_bytes("MemTotal")
+
+    def available_memory(self, device_index=None) -> int:
+        """The bytes of the GPU, or of the host, that are free."""
+        if self._is_gpu():
+            return torch.cuda.mem_get_info(device_index)[0]
+        return read_host_bytes("MemAvailable")
+
+    def use_host_timers(self) -> bool:
+        return self.is_synchronized_device()
+
+    resolves_data_dependency = handles_memory_backpressure = use_host_timers
+
+    @property
+    def Stream(self):
+        return torch.cuda.Stream if self._is_gpu() else None
+
+    @property
+    def Event(self):
+        return torch.cuda.Event if self._is_gpu() else None
+
+    def stream(self, stream) -> contextlib.AbstractContextManager:
+        return torch.cuda.stream(stream) if self._is_gpu() else contextlib.nullcontext()
+
+    def current_stream(self, device_index=None):
+        return torch.cuda.current_stream(device_index) if self._is_gpu() else None
+
+    def default_stream(self, device_index=None):
+        return torch.cuda.default_stream(device_index) if self._is_gpu() else None
+
+    def random(self):
+        return torch.random
+
+    def initial_seed(self) -> int:
+        return torch.cuda.initial_seed() if self._is_gpu() else torch.initial_seed()
+
+    def range_push(self, msg: str, domain=None, category=None) -> None:
+        """Begins a range of NVTX; there are none on the CPU."""
+        if self._is_gpu():
+            torch.cuda.nvtx.range_push(msg)
+
+    def range_pop(self, domain=None) -> None:
+        if self._is_gpu():
+            torch.cuda.nvtx.range_pop()
+
+    def lazy_call(self, callback):
+        return torch.cuda._lazy_call(callback) if self._is_gpu() else callback()
+
+
+@functools.cache
+def get_accelerator() -> Accelerator:
+    return Accelerator()

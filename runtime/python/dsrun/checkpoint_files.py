@@ -5,7 +5,9 @@ save_checkpoint's folders hold checkpoints of dsrun (runtime/checkpoint/FORMAT.m
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -15,7 +17,9 @@ from . import _native
 from .expert_ranks import take_own_experts
 from .utils import logger
 
-__all__ = ["get_fp32_state_dict_from_zero_checkpoint", "load_state_dict_from_zero_checkpoint"]
+__all__ = ["convert_zero_checkpoint_to_fp32_state_dict",
+           "get_fp32_state_dict_from_zero_checkpoint",
+           "load_state_dict_from_zero_checkpoint"]
 
 CLIENT_STATE = "client_state.pt"  # runtime/checkpoint_format/file_names.h
 
@@ -141,3 +145,59 @@ def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir,
 
 def _list_some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _parse_size(size: int | str | None) -> float:
+    """Returns the bytes of a size such as "5GB" (10^9 bytes each); None is no limit."""
+    if size is None:
+        return float("inf")
+    if isinstance(size, int):
+        return size
+    found = re.fullmatch(r"([0-9.]+) *([KMGT]?)B", size.upper())
+    if found is None:
+        raise ValueError(f'max_shard_size={size!r}: give bytes, or a text such as "5GB"')
+    return float(found[1]) * 1000 ** " KMGT".index(found[2] or " ")
+
+
+def _divide(state: dict[str, torch.Tensor], limit: float) -> list[dict[str, torch.Tensor]]:
+    """Divides the tensors, in their order, into parts of at most `limit` bytes, if none is larger."""
+    parts: list[dict[str, torch.Tensor]] = [{}]
+    used = 0
+    for name, tensor in state.items():
+        if parts[-1] and used + tensor.nbytes > limit:
+            parts.append({})
+            used = 0
+        parts[-1][name] = tensor
+        used += tensor.nbytes
+    return parts
+
+
+def convert_zero_checkpoint_to_fp32_state_dict(
+        checkpoint_dir, output_dir, max_shard_size: int | str | None = "5GB",
+        safe_serialization: bool = False, tag: str | None = None,
+        exclude_frozen_parameters: bool = False) -> None:
+    """Writes the fp32 weights to pytorch_model.bin, or model.safetensors, in the folder output_dir.
+
+    Above max_shard_size they are several files, with an index, as transformers loads them.
+    `safe_serialization` needs the package safetensors.
+    """
+    if safe_serialization:
+        from safetensors.torch import save_file
+    state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag, exclude_frozen_parameters)
+    parts = _divide(state, _parse_size(max_shard_size))
+    stem, ending = ("model", "safetensors") if safe_serialization else ("pytorch_model", "bin")
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"{stem}.{ending}"]
+    if len(parts) > 1:
+        names = [f"{stem}-{i:05d}-of-{len(parts):05d}.{ending}" for i in range(1, len(parts) + 1)]
+        index = {"metadata": {"total_size": sum(tensor.nbytes for tensor in state.values())},
+                 "weight_map": {key: name for name, part in zip(names, parts) for key in part}}
+        text = json.dumps(index, indent=2, sort_keys=True) + "\n"
+        (folder / f"{stem}.{ending}.index.json").write_text(text, encoding="utf-8")
+    for name, part in zip(names, parts):
+        tensors = {key: tensor.contiguous() for key, tensor in part.items()}
+        if safe_serialization:
+            save_file(tensors, folder / name, metadata={"format": "pt"})
+        else:
+            torch.save(tensors, folder / name)

@@ -29,7 +29,7 @@ import types
 import torch
 
 from . import (_native, accelerator, arguments, checkpoint_files, checkpointing, comm, dataloader,
-               elasticity, engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine,
+               diagnostics, elasticity, engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine,
                pipe_topology, refused, utils, zero)
 
 VERSION = f"0.19.8+dsrun.{_native.version}"  # of the interface
@@ -46,7 +46,7 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
     importlib.import_module("torch.distributed.nn.functional")
     alone = {} if "MASTER_ADDR" in os.environ else {
         "store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
-    backend = dist_backend or accelerator.Accelerator().communication_backend_name()
+    backend = dist_backend or accelerator.get_accelerator().communication_backend_name()
     torch.distributed.init_process_group(backend, timeout=timeout, **alone)
     comm.barrier()  # a rank that ends now would cut off those that still connect to it
     # Scripts for DeepSpeed rarely do, and a process that ends with its threads may abort.
@@ -95,8 +95,8 @@ def _comm_names() -> dict:
 def _contents() -> dict[str, dict]:
     """The names of each module, which are set once its submodules are."""
     zero_names = _names_of(zero) | {"Init": Init}
-    device = accelerator.Accelerator()
-    get_accelerator = {"get_accelerator": lambda: device}
+    get_accelerator = {"get_accelerator": accelerator.get_accelerator}
+    logs = {"logger": utils.logger, "log_dist": log_dist}
     engine_names = {"DeepSpeedEngine": engine.Engine}
     loaders = {"RepeatingLoader": dataloader.RepeatingLoader}
     pipe_engine_names = {"PipelineEngine": pipe_engine.PipelineEngine,
@@ -106,7 +106,7 @@ def _contents() -> dict[str, dict]:
     return {
         "deepspeed": {
             "__version__": VERSION, "version": VERSION, "initialize": initialize,
-            "init_distributed": init_distributed, "log_dist": log_dist,
+            "init_distributed": init_distributed, **logs, "OnDevice": parts.OnDevice,
             "add_config_arguments": arguments.add_config_arguments,
             "tp_model_init": refused.tp_model_init,
             "PipelineEngine": pipe_engine.PipelineEngine, "PipelineModule": pipe.PipelineModule,
@@ -143,7 +143,8 @@ def _contents() -> dict[str, dict]:
         "deepspeed.runtime.sequence_parallel.ulysses_sp": {
             "UlyssesSPAttentionHF": refused.UlyssesSPAttentionHF,
             "UlyssesSPDataLoaderAdapter": refused.UlyssesSPDataLoaderAdapter},
-        "deepspeed.runtime.utils": {"move_to_device": parts.move_to_device},
+        "deepspeed.runtime.utils": {"move_to_device": parts.move_to_device,
+                                    "see_memory_usage": diagnostics.see_memory_usage},
         "deepspeed.runtime.zero": zero_names,
         "deepspeed.runtime.zero.offload_config": {
             "OffloadDeviceEnum": parts.OffloadDeviceEnum,
@@ -152,9 +153,13 @@ def _contents() -> dict[str, dict]:
             **zero_names,
             # transformers replaces the function while zero.Init is active: Init needs none.
             "zero_wrapper_for_fp_tensor_constructor": None},
-        "deepspeed.utils": {**_names_of(utils), "log_dist": log_dist, **loaders},
+        "deepspeed.utils": {**_names_of(utils), **logs, **loaders, "OnDevice": parts.OnDevice,
+                            "instrument_w_nvtx": diagnostics.instrument_w_nvtx},
         "deepspeed.utils.groups": {
             name: value for name, value in vars(groups).items() if not name.startswith("__")},
+        "deepspeed.utils.init_on_device": {"OnDevice": parts.OnDevice},
+        "deepspeed.utils.logging": logs,
+        "deepspeed.utils.nvtx": {"instrument_w_nvtx": diagnostics.instrument_w_nvtx},
         "deepspeed.utils.zero_to_fp32": _names_of(checkpoint_files),
         "deepspeed.zero": zero_names,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from . import _native
 
@@ -40,6 +41,49 @@ def move_to_device(item, device, criterion_func=None):
         return {key: move_to_device(value, device, criterion_func)
                 for key, value in item.items()}
     return item.to(device)
+
+
+class OnDevice(TorchFunctionMode):
+    """Within, modules are built on `device`, with floating-point parameters in `dtype`.
+
+    So are tensors of torch.empty, zeros, ones and full without a device of their own, and those of
+    torch.Tensor(sizes). With the device "meta" they have no values.
+    """
+
+    _constructors = (torch.empty, torch.zeros, torch.ones, torch.full)
+
+    def __init__(self, dtype: torch.dtype, device="meta", enabled: bool = True):
+        super().__init__()
+        self.dtype, self.device, self.enabled = dtype, device, enabled
+
+    def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if func not in self._constructors:
+            return func(*args, **kwargs)
+        if kwargs.get("device") is None:
+            kwargs["device"] = self.device
+        return self._cast(func(*args, **kwargs))
+
+    def __enter__(self):
+        if not self.enabled:
+            return self
+
+        def make(cls, *args, **kwargs):
+            if cls is torch.Tensor and not kwargs and all(isinstance(size, int) for size in args):
+                return self._cast(torch.empty(args or 0, device=self.device))
+            return self._new(cls, *args, **kwargs)
+
+        self._new = torch.Tensor.__new__
+        torch.Tensor.__new__ = make
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        if self.enabled:
+            torch.Tensor.__new__ = self._new
+            super().__exit__(*error)
 
 
 class OffloadDeviceEnum(str, enum.Enum):
