@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/config/muon_memory.h"
 #include "runtime/plan/memory/block_sizes.h"
 #include "runtime/plan/memory/decoder_memory.h"
 #include "runtime/plan/memory/expert_bytes.h"
@@ -18,13 +17,13 @@
 #include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/memory/stage_passes.h"
 #include "runtime/plan/memory/trained_rules.h"
+#include "runtime/plan/memory/unit_memory.h"
+#include "runtime/plan/memory/unit_shapes.h"
 #include "runtime/plan/model/model_ranks.h"
 #include "runtime/plan/model/trained_names.h"
 
 namespace ds::engine {
 namespace {
-
-using models::ParameterSize;
 
 // Returns the most tokens of a sample in any step, as config::DifficultyAt computes them.
 std::int64_t FindMost(const config::CurriculumConfig& curriculum) {
@@ -76,121 +75,15 @@ std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch) {
   return is_too_many ? std::numeric_limits<std::int64_t>::max() : rows;
 }
 
-// Groups parameters by the value of `is`, in order of first appearance.
-template <typename Is>
-std::vector<std::vector<ParameterSize>> SortBy(const std::vector<ParameterSize>& parameters,
-                                               Is is) {
-  std::vector<std::vector<ParameterSize>> lists;
-  for (const bool first : {true, false}) {
-    std::vector<ParameterSize> list;
-    for (const ParameterSize& parameter : parameters) {
-      if ((is(parameter) == is(parameters.front())) == first) list.push_back(parameter);
-    }
-    if (!list.empty()) lists.push_back(std::move(list));
-  }
-  return lists;
-}
-
-// UnitList: groups parameters like zero::BucketParameters, by quantization for transfer and by
-// Muon.
-class UnitList {
- public:
-  UnitList(const config::DsConfig& config, const zero::StepMemoryInput& step)
-      : muon_(std::get_if<config::MuonConfig>(&config.optimizer.algorithm)),
-        experts_are_apart_(step.of_experts.has_value()),
-        rounds_(step.rounds_weights || step.rounds_gradients),
-        keeps_rounded_(step.keeps_rounded) {}
-
-  std::vector<zero::UnitShape> List(const std::vector<models::BlockSizes>& blocks) const {
-    std::vector<zero::UnitShape> units;
-    for (const models::BlockSizes& block : blocks) {
-      units.push_back({.also_reads = block.also_reads, .backward_reads = block.backward_reads});
-      for (const auto& alike : SortBy(block.parameters, IsTrained)) {
-        AddBuckets(alike, &units.back().buckets);
-      }
-    }
-    return units;
-  }
-
- private:
-  static bool IsTrained(const ParameterSize& each) { return each.trained; }
-
-  void AddBuckets(const std::vector<ParameterSize>& list,
-                  std::vector<zero::BucketShape>* buckets) const {
-    if (list.empty()) return;
-    if (!list.front().trained) return AddFrozen(list, buckets);
-    const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
-    const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
-    for (const auto& of_stages : SortBy(list, on_two_stages)) {
-      for (const auto& of_ranks : SortBy(of_stages, std::bind_front(&UnitList::IsApart, this))) {
-        for (const auto& parameters : SortBy(of_ranks, rounds)) {
-          buckets->push_back(MakeBucket(parameters));
-          buckets->back().rounded = rounds(parameters.front());
-          buckets->back().on_two_stages = on_two_stages(parameters.front());
-        }
-      }
-    }
-  }
-
-  bool IsApart(const ParameterSize& each) const { return experts_are_apart_ && each.expert >= 0; }
-
-  void AddFrozen(const std::vector<ParameterSize>& list,
-                 std::vector<zero::BucketShape>* buckets) const {
-    const auto rounds = [&](const ParameterSize& each) {
-      return keeps_rounded_ && each.is_matrix && each.bytes == 0;
-    };
-    const auto is_bytes = [](const ParameterSize& each) { return each.bytes > 0; };
-    for (const auto& of_kind : SortBy(list, is_bytes)) {
-      for (const auto& parameters : SortBy(of_kind, rounds)) {
-        buckets->push_back(MakeBucket(parameters));
-        buckets->back().trained = false;
-        buckets->back().of_bytes = is_bytes(parameters.front());
-        buckets->back().rounded = rounds(parameters.front());
-      }
-    }
-  }
-
-  bool IsMuons(const ParameterSize& each) const {
-    return muon_ != nullptr && each.is_matrix && config::IsMuonName(each.module);
-  }
-
-  zero::BucketShape MakeBucket(const std::vector<ParameterSize>& parameters) const {
-    zero::BucketShape bucket{.of_experts = IsApart(parameters.front())};
-    for (const auto& alike : SortBy(parameters, std::bind_front(&UnitList::IsMuons, this))) {
-      zero::RangeShape range{.first = static_cast<int>(bucket.numels.size()),
-                             .muon = IsMuons(alike.front())};
-      for (const ParameterSize& each : alike) {
-        bucket.numels.push_back(each.held());
-        if (!range.muon) continue;
-        const bool gram = muon_->newton_schulz == config::NewtonSchulz::kGram;
-        range.iteration = std::max(range.iteration,
-                                   config::CountIterationElements(each.rows, each.columns, gram));
-      }
-      bucket.ranges.push_back(range);
-    }
-    return bucket;
-  }
-
-  const config::MuonConfig* muon_;
-  bool experts_are_apart_, rounds_, keeps_rounded_;
-};
-
 // Returns the first feature with memory that the plan cannot predict, or "".
 std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
-  const config::OptimizerAlgorithm& algorithm = config.optimizer.algorithm;
-  if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||
-      std::holds_alternative<config::OneBitLambConfig>(algorithm) ||
-      std::holds_alternative<config::ZeroOneAdamConfig>(algorithm)) {
-    return "the memory of 1-bit optimizers";
-  }
-  if (config.sparse_gradients) return "the memory of sparse_gradients";
   if (config.parallel.sequence > 1 && job.model.qkv == models::QkvLayout::kLatent) {
     return "the memory of latent keys and values on sequence ranks";
   }
   if (job.sp_chunk > 0 && job.model.qkv == models::QkvLayout::kLatent) {
     return "the memory of latent keys and values with --sp_chunk";
   }
-  return config.torch_autocast.enabled ? "the memory of torch_autocast" : "";
+  return FindUnknownMemory(config);
 }
 
 // The memory of experts has been validated only for ranks that have full experts.
@@ -292,7 +185,7 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   models::TakeExperts(model.experts / config.parallel.expert, &sizes);
   const auto training = models::ListTraining(sizes);
   rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
-  rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, runs));
+  rank.step.units = ListUnitShapes(config, rank.step, models::TakeStage(sizes, runs));
   rank.step.windows = zero::ChooseWindows(config, rank.step);
   const config::RecomputeChoice recompute = config::DecideRecompute(job.recompute, config);
   const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
