@@ -17,6 +17,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/config/sections/elasticity_section.h"
 #include "runtime/python/engine_bindings.h"
+#include "runtime/python/memory_bindings.h"
 #include "runtime/python/process.h"
 #include "runtime/python/python_errors.h"
 
@@ -153,6 +154,7 @@ PYBIND11_MODULE(_native, module) {
   BindExpertCollectives(module);
   BindEngine(module);
   BindCheckpoints(module);
+  BindMemory(module);
 }
 
 }  // namespace ds::python

@@ -28,12 +28,13 @@ from . import (_native, checkpoint_files, checkpointing, comm, elasticity,  # no
 from .arguments import add_config_arguments  # noqa: E402
 from .comm import init_distributed  # noqa: E402
 from .engine import Engine, initialize  # noqa: E402
+from .memory_plan import MemoryPlan, plan_memory  # noqa: E402
 from .pipe import PipelineModule  # noqa: E402
 from . import _end  # noqa: E402
 
 _end.install()
 
 __version__ = _native.version
-__all__ = ["Engine", "PipelineModule", "add_config_arguments", "checkpoint_files", "checkpointing",
+__all__ = ["Engine", "MemoryPlan", "PipelineModule", "add_config_arguments", "checkpoint_files", "checkpointing",
            "comm", "elasticity", "groups", "init_distributed", "initialize", "lr_schedules", "moe",
-           "ops", "pipe", "utils", "zero"]
+           "ops", "pipe", "plan_memory", "utils", "zero"]

@@ -1,0 +1,293 @@
+"""plan_memory(): the memory of each rank of a training, from a dry run of the module.
+
+The dry run is one forward and one backward pass with tensors that have shapes and no values
+(torch's FakeTensorMode). It measures the activations of each unit; the states follow from the
+config, by the plan that the ranks of `dsrun train` follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import weakref
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException,
+                                           FakeTensorMode)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from . import _native
+from .config import check_sections, read_config, section, to_json, training_dtype
+from .hooks import Passes, in_backward
+from .pipe import PipelineModule
+from .units import Unit, owner_of, partition, set_leaf_modules_of_config
+
+
+@dataclasses.dataclass
+class MemoryPlan:
+    """The planned memory of one rank, in bytes.
+
+    `peak` is the sum of the fields up to `other`, at the moment `when`. `saved` has the activations
+    that each unit saves for its backward pass. `details` has more of the plan, as in the output of
+    `dsrun estimate --json`.
+    """
+
+    peak: int
+    parameters: int
+    gradients: int
+    optimizer_state: int
+    master_weights: int
+    comm_buffers: int
+    activations: int
+    other: int
+    between_steps: int
+    when: str
+    saved: dict[str, int]
+    details: dict
+
+    def __str__(self) -> str:
+        rows = [(name, getattr(self, name)) for name in (
+            "parameters", "gradients", "optimizer_state", "master_weights", "comm_buffers",
+            "activations", "other", "peak", "between_steps")]
+        away = self.details.get("away", {})
+        rows += [(f"offloaded to {name}", away[name]) for name in ("host", "files")
+                 if away.get(name)]
+        lines = [f"{name.replace('_', ' '):<20}{size / 2**20:>12.1f} MiB" for name, size in rows]
+        return "\n".join([*lines, f"the peak is in {self.when}"])
+
+
+class _Meter(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations make, from the first to their end."""
+
+    def __init__(self):
+        super().__init__()
+        self.live = self.peak = 0
+        self._known: dict[int, weakref.ref] = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        results = function(*args, **(kwargs or {}))
+        for result in tree_leaves(results):
+            if isinstance(result, torch.Tensor):
+                self._count(result.untyped_storage())
+        return results
+
+    def ignore(self, tensor: torch.Tensor) -> None:
+        """Leaves a tensor out: it is counted elsewhere."""
+        storage = tensor.untyped_storage()
+        self._known[id(storage)] = weakref.ref(storage, self._forget(id(storage)))
+
+    def _forget(self, key: int):
+        def end(ref):
+            if self._known.get(key) is ref:
+                del self._known[key]
+
+        return end
+
+    def _count(self, storage) -> None:
+        known = self._known.get(id(storage))
+        if known is not None and known() is storage:
+            return
+        size = storage.nbytes()
+
+        forget = self._forget(id(storage))
+
+        def end(ref):
+            self.live -= size
+            forget(ref)
+
+        self._known[id(storage)] = weakref.ref(storage, end)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+
+class _Mark(torch.autograd.Function):
+    """The end of a unit's forward pass; in the backward pass, its beginning."""
+
+    @staticmethod
+    def forward(ctx, recorder, unit, *tensors):
+        ctx.recorder, ctx.unit = recorder, unit
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        ctx.recorder.change(ctx.unit)
+        return (None, None, *gradients)
+
+
+class _Recorder:
+    """Takes the engine's place at the hooks of Passes, and measures each unit's activations."""
+
+    def __init__(self, units: list[Unit], meter: _Meter):
+        self.meter = meter
+        self.begin = meter.live
+        self.saved, self.forward, self.backward = ([0] * len(units) for _ in range(3))
+        self.order: list[int] = []  # of the forward pass
+        self.current: int | None = None
+        self.is_backward = False
+        self.level = meter.live
+
+    def change(self, unit: int | None) -> None:
+        """Ends the stretch of the current unit, and begins one of `unit`."""
+        self._end()
+        self.current, self.level = unit, self.meter.live
+        self.meter.peak = self.meter.live
+
+    def _end(self) -> None:
+        unit, meter = self.current, self.meter
+        self.is_backward = self.is_backward or in_backward()
+        if unit is None:
+            return
+        if self.is_backward:
+            before = self.begin + sum(self.saved[one] for one in self.order[:self.order.index(unit)])
+            self.backward[unit] = max(self.backward[unit], meter.peak - before)
+            return
+        self.forward[unit] = max(self.forward[unit], self.saved[unit] + meter.peak - self.level)
+        self.saved[unit] = max(0, self.saved[unit] + meter.live - self.level)
+
+    def begin_forward(self, samples: int, labels: int, evaluates: bool) -> None:
+        """The first unit's memory has what comes before it."""
+
+    def enter(self, unit: int) -> None:
+        if unit not in self.order:
+            self.order.append(unit)
+        self.change(unit)
+
+    def reads_also(self, unit: int, other: int) -> None:
+        """The plan knows tied parameters alone."""
+
+    def leave(self, unit: int, tensors):
+        return list(_Mark.apply(self, unit, *tensors))
+
+    def end_forward(self, tensors):
+        self.change(self.current)
+        return tensors
+
+
+def _make_fake(tensor: torch.Tensor, mode: FakeTensorMode, dtype, meter: _Meter) -> torch.Tensor:
+    """Returns a tensor like a parameter or buffer, without values, which the meter ignores."""
+    is_parameter = isinstance(tensor, nn.Parameter)
+    if not is_parameter or dtype is None or not tensor.is_floating_point():
+        dtype = tensor.dtype
+    shape = tuple(getattr(tensor, "ds_shape", tensor.shape))  # of zero.Init
+    with mode:
+        fake = torch.empty(shape, dtype=dtype, device=tensor.device)
+    meter.ignore(fake)
+    if is_parameter and tensor.requires_grad:
+        fake.requires_grad_()
+        # The plan has the gradients of parameters.
+        fake.register_post_accumulate_grad_hook(lambda one: setattr(one, "grad", None))
+    return fake
+
+
+@contextlib.contextmanager
+def _without_values(model: nn.Module, mode: FakeTensorMode, dtype, meter: _Meter):
+    """Within, the parameters and buffers of the model have no values, and parameters the dtype."""
+    fakes: dict[int, torch.Tensor] = {}
+    before = [(module, dict(module._parameters), dict(module._buffers)) for module in model.modules()]
+    for _, *both in before:
+        for tensor in itertools.chain.from_iterable(one.values() for one in both):
+            if tensor is not None and id(tensor) not in fakes:
+                fakes[id(tensor)] = _make_fake(tensor, mode, dtype, meter)
+    for module, *both in before:
+        for own, tensors in zip((module._parameters, module._buffers), both, strict=True):
+            own.update((name, fakes[id(one)]) for name, one in tensors.items() if one is not None)
+    try:
+        yield
+    finally:
+        for module, parameters, buffers in before:
+            module._parameters.update(parameters)
+            module._buffers.update(buffers)
+
+
+def _loss_of(outputs) -> torch.Tensor:
+    loss = getattr(outputs, "loss", None)
+    if loss is None:
+        tensors = [one for one in tree_leaves(outputs)
+                   if isinstance(one, torch.Tensor) and one.requires_grad]
+        if not tensors:
+            raise ValueError("plan_memory(): no output of the module needs gradients")
+        loss = tensors[0]
+    return loss if loss.numel() == 1 else loss.float().sum()
+
+
+def _dry_run(model: nn.Module, dtype, args, kwargs) -> tuple[list[Unit], _Recorder]:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    meter = _Meter()
+    with _without_values(model, mode, dtype, meter):
+        units = partition(model)
+        recorder = _Recorder(units, meter)
+        passes = Passes(model, units, recorder)
+        try:
+            with mode, meter:
+                args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+                _loss_of(model(*args, **kwargs)).backward()
+                recorder.change(None)
+        finally:
+            passes.detach()
+    return units, recorder
+
+
+def plan_memory(model: nn.Module, *args, config, ranks: int = 1, ranks_of_host: int | None = None,
+                **kwargs) -> MemoryPlan:
+    """Plans the memory of each of `ranks` data-parallel ranks, without training.
+
+    The model may be on any device, also "meta", and within zero.Init; its parameters stay as they
+    are. No engine and no job is needed. Temporary memory within an operation, and allocators' own,
+    are not counted.
+
+    Args:
+        args, kwargs: a micro-batch, as the model takes it. Its output has a loss: `outputs.loss`,
+            or the first tensor with gradients, which is added up.
+        config: ds_config as a dictionary or a path, with an optimizer.
+        ranks_of_host: of the largest host; all by default.
+
+    Raises:
+        ValueError: the config is not valid, or nothing is trained.
+        NotImplementedError: the memory of a feature is not known, or the module's code depends on
+            values, which the dry run does not have.
+    """
+    read = read_config(None, config, None)
+    check_sections(read, is_pipeline=False)
+    if isinstance(model, PipelineModule):
+        raise NotImplementedError("plan_memory() of a PipelineModule")
+    if any(owner_of(parameter)[0] is not None for parameter in model.parameters()):
+        raise ValueError("plan_memory(): an engine has the model; plan before initialize()")
+    kind = section(read, "optimizer").get("type")
+    if not isinstance(kind, str):
+        raise ValueError("plan_memory() needs a config with an optimizer")
+    if kind.lower() == "muon":  # the script chooses its parameters
+        raise NotImplementedError("plan_memory(): the memory of Muon is not known")
+    native_config = to_json(read)
+    native_config.pop("dataloader_drop_last", None)
+    leaf_modules = section(native_config, "zero_optimization").pop("leaf_module", {})
+    set_leaf_modules_of_config(model, leaf_modules)
+    try:
+        units, recorder = _dry_run(model, training_dtype(read), args, kwargs)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise NotImplementedError(f"plan_memory(): the module's code depends on values ({error})") from None
+    described = [_describe(unit, sizes) for unit, sizes in zip(
+        units, zip(recorder.saved, recorder.forward, recorder.backward, strict=True), strict=True)]
+    on_gpu = any(parameter.device.type == "cuda" for parameter in model.parameters())
+    inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    planned = json.loads(_native.plan_memory(
+        described, json.dumps(native_config), (ranks, ranks_of_host or ranks), on_gpu,
+        sum(one.numel() * one.element_size() for one in inputs)))
+    sizes = {field.name: planned[field.name] for field in dataclasses.fields(MemoryPlan)
+             if field.name in planned}
+    return MemoryPlan(**sizes, saved={unit.name: size for unit, size in zip(units, recorder.saved)},
+                      details=planned)
+
+
+def _describe(unit: Unit, activations: tuple[int, int, int]) -> tuple:
+    parameters = []
+    for parameter in unit.parameters.values():
+        shape = tuple(parameter.shape)
+        rows = shape[0] if len(shape) > 1 else 1
+        columns = math.prod(shape) // max(rows, 1)
+        parameters.append((rows, columns, len(shape) > 1, parameter.requires_grad))
+    return unit.name, parameters, sorted(unit.also_reads), activations

@@ -1,0 +1,65 @@
+#include "runtime/python/memory_bindings.h"
+
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "runtime/config/file/check_config.h"
+#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/memory/unit_memory.h"
+#include "runtime/python/python_errors.h"
+
+namespace ds::python {
+namespace {
+
+// rows, columns, whether it is a matrix, whether it is trained
+using ParameterTuple = std::tuple<std::int64_t, std::int64_t, bool, bool>;
+// name, parameters, also_reads, (saved, forward, backward) bytes
+using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>,
+                             std::tuple<std::int64_t, std::int64_t, std::int64_t>>;
+
+std::vector<engine::PlannedUnit> MakeUnits(const std::vector<UnitTuple>& units) {
+  std::vector<engine::PlannedUnit> planned;
+  for (const auto& [name, parameters, also_reads, bytes] : units) {
+    const auto& [saved, forward, backward] = bytes;
+    engine::PlannedUnit unit{
+        .name = name,
+        .sizes = {.prefix = name, .also_reads = also_reads},
+        .activations = {.saved = saved, .forward = forward, .backward = backward}};
+    for (const auto& [rows, columns, is_matrix, trained] : parameters) {
+      unit.sizes.parameters.push_back(
+          {.rows = rows, .columns = columns, .is_matrix = is_matrix, .trained = trained});
+    }
+    planned.push_back(std::move(unit));
+  }
+  return planned;
+}
+
+// `ranks` is (of the job, of its largest host).
+std::string PlanMemory(const std::vector<UnitTuple>& units, const std::string& text,
+                       std::pair<int, int> ranks, bool on_gpu, std::int64_t batch_bytes) {
+  const config::CheckResult checked = config::CheckConfig(text, "config",
+                                                          {.world_size = ranks.first,
+                                                           .steps_come_later = true,
+                                                           .ignore_unknown_keys = true,
+                                                           .is_generated = true});
+  std::string errors;
+  for (const auto& error : checked.errors) errors += (errors.empty() ? "" : "\n") + error.message;
+  if (!checked.ok) throw StatusError(InvalidArgumentError(errors));
+  const zero::StepSetting setting{
+      .ranks = ranks.first, .ranks_of_host = ranks.second, .on_gpu = on_gpu};
+  return engine::ToJson(ValueOrThrow(engine::PlanUnitMemory(checked.config, setting,
+                                                            MakeUnits(units), batch_bytes)))
+      .dump();
+}
+
+}  // namespace
+
+void BindMemory(pybind11::module_& module) { module.def("plan_memory", &PlanMemory); }
+
+}  // namespace ds::python

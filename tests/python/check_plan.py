@@ -1,0 +1,83 @@
+"""Checks plan_memory on two ranks: activations against sizes known by hand, state against the engine's own books.
+
+    dsrun -n 2 check_plan.py      ends with status 1 after a failed check
+"""
+
+import torch
+from models import make_batch, make_model
+from torch import nn
+
+import dsrun
+
+ADAMW = {"type": "AdamW", "params": {"lr": 1e-3}}
+
+
+def config_of(stage, **more):
+    return {"train_micro_batch_size_per_gpu": 2, "optimizer": ADAMW,
+            "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}, **more}
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def activations_are_those_of_the_operations():
+    model = nn.Sequential(nn.Embedding(64, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    plan = dsrun.plan_memory(model, torch.randint(0, 64, (8,)), config=config_of(0))
+    # 8 rows of float32: the outputs of the table, of ReLU and of the last product
+    check(plan.saved == {"model": 0, "0": 8 * 32 * 4, "1": 8 * 64 * 4, "3": 8 * 32 * 4}, f"{plan.saved}")
+    check(all(map(torch.equal, before, model.parameters())), "the model has changed")
+    with torch.device("meta"):
+        same = nn.Sequential(nn.Embedding(64, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+    again = dsrun.plan_memory(same, torch.randint(0, 64, (8,), device="meta"), config=config_of(0))
+    check(again.saved == plan.saved and again.peak == plan.peak, f"{again} on meta, {plan}")
+
+
+def states_are_those_of_the_engine():
+    batch = make_batch("llama", 0, 0)
+    for precision in ({}, {"bf16": {"enabled": True}}):
+        of_collectives = None  # the engine's books have their buffers, which all stages need
+        for stage in (0, 1, 2, 3):
+            config = config_of(stage, **precision)
+            plan = dsrun.plan_memory(make_model("llama"), config=config, ranks=2, **batch)
+            engine, *_ = dsrun.initialize(model=make_model("llama"), config=config)
+            engine.backward(engine(**batch).loss)
+            engine.step()
+            held = engine.native.memory_bytes
+            if of_collectives is None:
+                of_collectives = held["comm_buffers"]
+            total = sum(held.values()) - of_collectives
+            check(abs(plan.between_steps - total) <= 0.01 * total,
+                  f"stage {stage}, {precision}: {plan.between_steps} planned between steps, {total} held: {held}")
+            engine.destroy()
+
+
+def values_that_code_depends_on_are_an_error():
+    class Looks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.inner(x) * (2 if x.sum().item() > 0 else 1)
+
+    try:
+        dsrun.plan_memory(Looks(), torch.ones(2, 4), config=config_of(0))
+    except NotImplementedError as error:
+        check("depends on values" in str(error), f"{error}")
+    else:
+        raise AssertionError("no error")
+
+
+def main():
+    torch.set_num_threads(1)
+    for one in (activations_are_those_of_the_operations, states_are_those_of_the_engine,
+                values_that_code_depends_on_are_an_error):
+        one()
+    print("all checks passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
