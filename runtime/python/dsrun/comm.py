@@ -55,10 +55,12 @@ def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_por
 
 
 def is_initialized() -> bool:
+    """Returns whether this process has joined its job."""
     return _native.is_joined()
 
 
 def is_available() -> bool:
+    """Returns True: the package has its collectives."""
     return True
 
 
@@ -69,18 +71,21 @@ def _check_group(group) -> None:
 
 
 def get_rank(group=None) -> int:
+    """Returns this rank, among all of the job."""
     _check_group(group)
     _join()
     return _native.rank()
 
 
 def get_world_size(group=None) -> int:
+    """Returns the number of ranks of the job."""
     _check_group(group)
     _join()
     return _native.world_size()
 
 
 def get_local_rank() -> int:
+    """Returns this rank, among those of its host."""
     _join()
     return _native.local_rank()
 

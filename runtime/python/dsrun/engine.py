@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +182,8 @@ class Engine(nn.Module):
                 raise
             return getattr(module, name)
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the module; without an optimizer, without gradients."""
         if self.passes.closed:
             raise RuntimeError("the engine has been destroyed: call its module, or make another "
                                "engine with initialize()")
@@ -215,7 +218,7 @@ class Engine(nn.Module):
         self.native.backward(loss, scale_wrt_gas, retain_graph)
         return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
-    def step(self, lr_kwargs=None) -> None:
+    def step(self, lr_kwargs: dict | None = None) -> None:
         """Updates the parameters after the last micro-batch of a step; before that, does nothing.
 
         `lr_kwargs` are given to the scheduler's step.
@@ -249,18 +252,22 @@ class Engine(nn.Module):
 
     @property
     def global_rank(self) -> int:
+        """This rank, among all of the job."""
         return comm.get_rank()
 
     @property
     def local_rank(self) -> int:
+        """This rank, among those of its host."""
         return comm.get_local_rank()
 
     @property
     def world_size(self) -> int:
+        """The number of ranks of the job."""
         return comm.get_world_size()
 
     @property
     def dp_world_size(self) -> int:
+        """The number of ranks that train on different samples."""
         return comm.get_world_size()
 
     def _check_trains(self, what: str) -> None:
@@ -278,27 +285,34 @@ class Engine(nn.Module):
             self.optimizer.zero_grad()
 
     def train_batch_size(self) -> int:
+        """Returns the samples of a step, on all ranks."""
         return self.native.batch_sizes[0]
 
     def train_micro_batch_size_per_gpu(self) -> int:
+        """Returns the samples of a micro-batch, on one rank."""
         return self.native.batch_sizes[1]
 
     def gradient_accumulation_steps(self) -> int:
+        """Returns the micro-batches of a step."""
         return self.native.batch_sizes[2]
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
+        """Changes the micro-batches of a step, between steps."""
         self.native.set_train_batch_size(train_batch_size)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
+        """Changes the samples of a micro-batch, between steps."""
         self.native.set_train_micro_batch_size(micro_batch_size)
 
     def is_gradient_accumulation_boundary(self) -> bool:
+        """Returns whether the next step() updates the parameters."""
         return self.native.is_boundary
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None:
+        """Says whether the next step() updates, in place of counting micro-batches."""
         self.native.set_boundary(is_boundary)
 
-    def make_loader(self, training_data, collate_fn=None):
+    def make_loader(self, training_data: Any, collate_fn: Callable | None = None) -> Any:
         """Returns a loader of this rank's micro-batches, in a random order that never changes.
 
         The last one may be smaller, unless ds_config has dataloader_drop_last.
@@ -318,11 +332,11 @@ class Engine(nn.Module):
                           sampler=sampler, collate_fn=collate_fn,
                           drop_last=bool(self.config.get("dataloader_drop_last", False)))
 
-    def no_sync(self):
+    def no_sync(self) -> AbstractContextManager[None]:
         """Backward passes within communicate no gradients (stages 0 and 1)."""
         return self._local_gradients(coalesce=False)
 
-    def coalesce_grad_reduction(self):
+    def coalesce_grad_reduction(self) -> AbstractContextManager[None]:
         """Backward passes within keep full gradients, which are reduced at once later."""
         return self._local_gradients(coalesce=True)
 
@@ -335,9 +349,11 @@ class Engine(nn.Module):
             self.native.leave_local_gradients()
 
     def get_global_grad_norm(self) -> float | None:
+        """Returns the L2 norm of the latest update's gradients, before clipping."""
         return self.native.global_grad_norm
 
     def get_lr(self) -> list[float]:
+        """Returns the rate of each parameter group."""
         return [group["lr"] for group in self._param_groups()]
 
     def _param_groups(self) -> list[dict]:
@@ -352,49 +368,62 @@ class Engine(nn.Module):
         self.optimizer.show_rate()
 
     def was_step_applied(self) -> bool:
+        """Returns whether the latest step() has updated the parameters."""
         return self.native.was_step_applied
 
     @property
     def global_steps(self) -> int:
+        """The number of finished steps, also of skipped ones."""
         return self.native.finished_steps
 
     @property
     def global_samples(self) -> int:
+        """The number of samples of all finished steps."""
         return self.native.global_samples
 
     @property
     def skipped_steps(self) -> int:
+        """The number of steps with an overflow in fp16."""
         return self.native.skipped_steps
 
     @property
     def micro_steps(self) -> int:
+        """The number of micro-batches of all steps."""
         return self.native.micro_steps
 
     def _zero(self) -> dict:
         return section(self.config, "zero_optimization")
 
     def zero_optimization_stage(self) -> int:
+        """Returns the ZeRO stage, 0 to 3."""
         return int(self._zero().get("stage", 0))
 
     def zero_optimization(self) -> bool:
+        """Returns whether ZeRO shards anything."""
         return self.zero_optimization_stage() > 0
 
     def zero_optimization_partition_weights(self) -> bool:
+        """Returns whether the parameters are sharded (stage 3)."""
         return self.zero_optimization_stage() == 3
 
     def zero_gather_16bit_weights_on_model_save(self) -> bool:
+        """Returns the value of the ds_config; save_16bit_model always gathers."""
         return bool(self._zero().get("stage3_gather_16bit_weights_on_model_save", False))
 
     def fp16_enabled(self) -> bool:
+        """Returns whether the parameters are in fp16."""
         return training_dtype(self.config) == torch.float16
 
     def bfloat16_enabled(self) -> bool:
+        """Returns whether the parameters are in bf16."""
         return training_dtype(self.config) == torch.bfloat16
 
     def gradient_clipping(self) -> float:
+        """Returns the largest norm of the gradients; 0: no clipping."""
         return float(self.config.get("gradient_clipping", 1.0))
 
-    def offload_states(self, include=None, device="cpu", pin_memory=True, non_blocking=False):
+    def offload_states(self, include: Iterable | None = None, device: Any = "cpu",
+                       pin_memory: bool = True, non_blocking: bool = False) -> None:
         """Moves the model's state to host memory until reload_states or the next use.
 
         `pin_memory` and `non_blocking` are accepted; both follow from the device.
@@ -409,9 +438,11 @@ class Engine(nn.Module):
         self.native.offload_states([getattr(_native.StateKind, name) for name in names])
 
     def reload_states(self, non_blocking: bool = False) -> None:
+        """Moves the states back that offload_states has moved."""
         self.native.reload_states()
 
     def empty_partition_cache(self) -> None:
+        """Frees the buffers of gathered parameters and gradients, between steps."""
         self.native.empty_partition_cache()
 
     def _show_buffers(self) -> None:
@@ -449,7 +480,7 @@ class Engine(nn.Module):
         all_names = "\n".join(filter(None, _native.gather_texts("\n".join(mine))))
         return set(filter(None, _native.broadcast_text(all_names).split("\n")))
 
-    def save_16bit_model(self, save_dir, save_filename: str = "pytorch_model.bin",
+    def save_16bit_model(self, save_dir: str | os.PathLike, save_filename: str = "pytorch_model.bin",
                          exclude_frozen_parameters: bool = False) -> bool:
         """Writes the full weights, in the training dtype, to one file."""
         state = self._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters)
@@ -461,8 +492,8 @@ class Engine(nn.Module):
         _call_on_rank_0(write)
         return True
 
-    def save_checkpoint(self, save_dir, tag: str | None = None, client_state: dict | None = None,
-                        save_latest: bool = True,
+    def save_checkpoint(self, save_dir: str | os.PathLike, tag: str | None = None,
+                        client_state: dict | None = None, save_latest: bool = True,
                         exclude_frozen_parameters: bool = False) -> bool:
         """Saves weights, optimizer, schedule and rank 0's `client_state` to save_dir/tag.
 
@@ -484,9 +515,10 @@ class Engine(nn.Module):
             _call_on_rank_0(lambda: replace_file(Path(save_dir) / "latest", str(tag)))
         return True
 
-    def load_checkpoint(self, load_dir, tag: str | None = None, load_module_strict: bool = True,
-                        load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True,
-                        load_module_only: bool = False, custom_load_fn=None):
+    def load_checkpoint(self, load_dir: str | os.PathLike, tag: str | None = None,
+                        load_module_strict: bool = True, load_optimizer_states: bool = True,
+                        load_lr_scheduler_states: bool = True, load_module_only: bool = False,
+                        custom_load_fn: Callable | None = None) -> tuple[str | None, dict]:
         """Loads what save_checkpoint saved. Returns (folder, client_state), or (None, {}).
 
         Tensors of client_state are in host memory. Load files that you trust only: client_state may
@@ -604,7 +636,8 @@ class Engine(nn.Module):
             # schedule's.
             self.optimizer.hold_rate()
 
-    def compile(self, backend="inductor", compile_kwargs=None, schedule=None) -> None:
+    def compile(self, backend: Any = "inductor", compile_kwargs: dict | None = None,
+                schedule: Any = None) -> None:
         """Compiles the module, as torch.compile does."""
         if schedule is not None:
             raise NotImplementedError("engine.compile(schedule=...): there is no DeepCompile")
@@ -715,9 +748,14 @@ def _engine_class(model: nn.Module) -> type[Engine]:
     return PipelineEngine if isinstance(model, PipelineModule) else Engine
 
 
-def initialize(args=None, model=None, optimizer=None, model_parameters=None, training_data=None,
-               lr_scheduler=None, distributed_port=29500, mpu=None, dist_init_required=None,
-               collate_fn=None, config=None, mesh_param=None, config_params=None):
+def initialize(args: Any = None, model: nn.Module | None = None,
+               optimizer: torch.optim.Optimizer | Callable | None = None,
+               model_parameters: Iterable | None = None, training_data: Any = None,
+               lr_scheduler: Any = None, distributed_port: int = 29500, mpu: Any = None,
+               dist_init_required: bool | None = None, collate_fn: Callable | None = None,
+               config: dict | str | os.PathLike | None = None, mesh_param: Any = None,
+               config_params: dict | str | os.PathLike | None = None
+               ) -> tuple[Engine, optimizers.EngineOptimizer | None, Any, Any]:
     """Shards the module and returns (engine, optimizer, dataloader, lr_scheduler).
 
     Args:

@@ -96,16 +96,19 @@ class PipelineEngine(Engine):
 
     @property
     def grid(self) -> PipelineParallelGrid:
+        """This rank's place among stages and copies."""
         return self.module.mpu()
 
     mpu = grid
 
     @property
     def num_stages(self) -> int:
+        """The number of stages."""
         return self.grid.pipe_parallel_size
 
     @property
     def stage_id(self) -> int:
+        """The stage of this rank."""
         return self.grid.stage_id
 
     @property
@@ -121,9 +124,11 @@ class PipelineEngine(Engine):
         return self.gradient_accumulation_steps()
 
     def is_first_stage(self) -> bool:
+        """Returns whether this rank's stage reads the inputs."""
         return self.stage_id == 0
 
     def is_last_stage(self) -> bool:
+        """Returns whether this rank's stage computes the loss."""
         return self.stage_id == self.num_stages - 1
 
     def get_pipeline_parallel_rank(self) -> int:

@@ -134,9 +134,9 @@ class GatheredParameters:
         self._blocks.__exit__(kind, error, trace)
 
 
-def register_external_parameter(module, parameter) -> None:
+def register_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
     """Accepted for scripts written for DeepSpeed: the engine finds such reads by itself."""
 
 
-def unregister_external_parameter(module, parameter) -> None:
+def unregister_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
     """See register_external_parameter."""
