@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 import dsrun
+from dsrun import groups
 from dsrun.dataloader import RepeatingLoader
 from dsrun.pipe import LayerSpec, PipelineError, PipelineModule, TiedLayerSpec
 from dsrun.pipe_topology import PipeDataParallelTopology, ProcessTopology
@@ -231,6 +232,18 @@ def a_step_that_fails_in_its_middle_is_the_last():
     raises(RuntimeError, "within its micro-batches", lambda: train(engine, 1))
 
 
+def groups_are_those_of_stages():
+    engine, copies = make_engine(2), WORLD // 2
+    first = RANK // copies * copies
+    check(groups.mpu is engine.grid, "another grid")
+    check(groups._get_data_parallel_group_ranks() == list(range(first, first + copies)), "another group")
+    check(groups._get_data_parallel_world_size() == engine.dp_world_size == copies, "another size")
+    check(groups.get_model_parallel_world_size() == 2 and groups.get_model_parallel_rank() == engine.stage_id,
+          "another model")
+    dsrun.initialize(model=nn.Linear(2, 2), config={"train_micro_batch_size_per_gpu": 1})
+    check(groups.mpu is None and groups._get_data_parallel_world_size() == WORLD, "the pipeline's groups stay")
+
+
 def others_are_refused():
     engine = make_engine(2)
     for call in (engine, engine.forward, engine.backward, engine.step):
@@ -273,7 +286,7 @@ def main():
                 lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
                 lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
                 data_and_rates_come_from_initialize, a_step_that_fails_in_its_middle_is_the_last,
-                others_are_refused, sections_agree_with_the_module):
+                groups_are_those_of_stages, others_are_refused, sections_agree_with_the_module):
         one()
     print("all checks passed", flush=True)
 

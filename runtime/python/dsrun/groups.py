@@ -1,7 +1,8 @@
 """DeepSpeed's ``deepspeed.utils.groups``: the ranks that share a dimension of parallelism.
 
-Python modules are trained with data parallelism: all ranks are data-parallel ranks, and each is
-alone in every other dimension, but for experts (moe.MoE with ep_size above 1). Groups are those of
+All ranks are data-parallel ranks, and each is alone in every other dimension, but for experts
+(moe.MoE with ep_size above 1) and for pipelines: initialize() of a PipelineModule sets `mpu` to the
+module's grid. As in DeepSpeed, a pipeline's stages are the ranks of a model. Groups are those of
 torch.distributed, None where it is not initialized.
 """
 
@@ -13,7 +14,7 @@ import torch.distributed as dist
 
 from . import comm
 
-mpu = None
+mpu = None  # the grid of the engine that was made last, if that is a pipeline's
 _alone = None
 
 
@@ -118,12 +119,51 @@ def _get_expert_broadcast_src_rank(group_name: str) -> int:
     return _get_expert_data_parallel_group_ranks(group_name)[0]
 
 
+def _data_parts() -> tuple[tuple[int, ...], ...]:
+    """All ranks, divided into those that train copies of one model or stage."""
+    if mpu is None:
+        return (tuple(range(_world_size())),)
+    return tuple(map(tuple, mpu.topology().get_axis_comm_lists("data"))) or tuple(
+        (rank,) for rank in range(_world_size()))
+
+
+def _model_parts() -> tuple[tuple[int, ...], ...]:
+    """All ranks, divided into those that have one model together."""
+    if mpu is None:
+        return tuple((rank,) for rank in range(_world_size()))
+    return tuple(map(tuple, mpu.topology().get_axis_comm_lists("pipe")))
+
+
+def _get_data_parallel_group():
+    return _group_of_torch(_data_parts())
+
+
 def _get_data_parallel_group_ranks() -> list[int]:
-    return list(range(_world_size()))
+    return _own(_data_parts())
+
+
+def _get_data_parallel_world_size() -> int:
+    return len(_get_data_parallel_group_ranks())
+
+
+def _get_data_parallel_rank() -> int:
+    return _get_data_parallel_group_ranks().index(_rank())
 
 
 def _get_broadcast_src_rank() -> int:
-    return 0
+    return _get_data_parallel_group_ranks()[0]
+
+
+def get_model_parallel_group():
+    return _group_of_torch(_model_parts())
+
+
+def get_model_parallel_world_size() -> int:
+    return len(_own(_model_parts()))
+
+
+def get_model_parallel_rank() -> int:
+    return _own(_model_parts()).index(_rank())
 
 
 def _divide(ep_size: int, data_first: bool) -> _ExpertRanks:
@@ -151,15 +191,12 @@ def initialize(ep_size: int = 1, mpu=None) -> None:
     _create_expert_and_data_parallel(ep_size)
 
 
-_get_data_parallel_group = get_data_parallel_group = _world_group
-_get_sequence_data_parallel_group = _world_group
-_get_data_parallel_world_size = get_data_parallel_world_size = _world_size
-_get_sequence_data_parallel_world_size = _world_size
-_get_data_parallel_rank = get_data_parallel_rank = _rank
-_get_sequence_data_parallel_rank = _rank
-_get_sequence_parallel_group = _group_of_this_rank
-get_model_parallel_group = get_tensor_model_parallel_group = _group_of_this_rank
-_get_sequence_parallel_world_size = _get_model_parallel_world_size = _one
-_get_expert_model_parallel_world_size = _one
-get_model_parallel_world_size = get_tensor_model_parallel_world_size = _one
-_get_sequence_parallel_rank = get_model_parallel_rank = get_tensor_model_parallel_rank = _zero
+get_data_parallel_group = _get_sequence_data_parallel_group = _get_data_parallel_group
+get_data_parallel_world_size = _get_data_parallel_world_size
+_get_sequence_data_parallel_world_size = _get_data_parallel_world_size
+get_data_parallel_rank = _get_sequence_data_parallel_rank = _get_data_parallel_rank
+_get_model_parallel_world_size = get_model_parallel_world_size
+_get_sequence_parallel_group = get_tensor_model_parallel_group = _group_of_this_rank
+_get_sequence_parallel_world_size = _get_expert_model_parallel_world_size = _one
+get_tensor_model_parallel_world_size = _one
+_get_sequence_parallel_rank = get_tensor_model_parallel_rank = _zero
