@@ -130,6 +130,23 @@ with tempfile.TemporaryDirectory() as folder:
     assert torch.equal(torch.load(folder + "/list.pt", weights_only=False)[0], engine.module.inner.weight)
 """)
 
+    def test_a_function_that_loads_may_call_the_module(self):
+        self.check("""
+import tempfile
+engine, losses = make(3), []
+def load(src, dst):
+    dst[0].weight.copy_(src["0.weight"])
+    assert dst[0].weight.ds_status is zero.ZeroParamStatus.AVAILABLE
+    losses.append(dst(torch.ones(2, 4)).square().mean().item())
+with tempfile.TemporaryDirectory() as folder:
+    engine.save_checkpoint(folder)
+    before = loss_of(engine).item()
+    with zero.GatheredParameters(engine.module[0].weight, modifier_rank=0):
+        engine.module[0].weight.data.zero_()
+    engine.load_checkpoint(folder, custom_load_fn=load)
+    assert losses == [before] and loss_of(engine).item() == before
+""")
+
     def test_what_would_not_be_trained_is_refused(self):
         self.check("""
 config = {"train_micro_batch_size_per_gpu": 2}

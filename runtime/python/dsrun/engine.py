@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,52 +13,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _native, comm, optimizers
-from .checkpoint_files import (read_client_state, replace_file, resolve_latest,
-                               save_with_client_state)
-from .checks import check_renormalised, check_same_on_ranks
+from . import _native, comm, engine_checkpoints, optimizers
+from . import groups as groups_of_ranks
+from .checks import (check_all_grouped, check_kept_in_fp32, check_layers, check_renormalised,
+                     check_same_on_ranks)
 from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
                      training_dtype)
 from .expert_ranks import ApartExperts, find_apart_experts
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
-from .ownership import GatheredMemory
 from .pipe import PipelineModule
 from .shards import Handover, ZeroParamStatus
+from .together import call_on_rank_0
 from .units import Owner, owner_of, partition, persistent_buffers, set_leaf_modules_of_config
 from .utils import logger
-
-
-def _check_kept_in_fp32(module: nn.Module, dtype: torch.dtype | None) -> None:
-    """Refuses parameters that transformers keeps in fp32 in a 16-bit model, as T5's `wo` in fp16."""
-    if dtype is None:
-        return
-    for prefix, part in module.named_modules():
-        names = set(getattr(part, "_keep_in_fp32_modules_strict", None) or ())
-        if dtype == torch.float16:
-            names.update(getattr(part, "_keep_in_fp32_modules", None) or ())
-        patterns = [re.compile(name.replace("*", ".*")) for name in names]
-        for name, _ in part.named_parameters(prefix) if patterns else ():
-            if any(pattern.search(name, len(prefix)) for pattern in patterns):
-                raise NotImplementedError(
-                    f"{name} is to stay in fp32 (_keep_in_fp32_modules and _keep_in_fp32_modules_strict "
-                    "of transformers): the engine trains all parameters in "
-                    f"{str(dtype).removeprefix('torch.')}; train in fp32, or in bf16 if the model allows "
-                    "it, or set the attribute to None before initialize()")
-
-
-def _check_layers(module: nn.Module) -> None:
-    """Refuses parameters without a shape, and those whose gradients are sparse tensors."""
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if nn.parameter.is_lazy(tensor):
-            raise ValueError(f"{name} has no shape yet: it is of a lazy module, which takes its shape "
-                             "from the first input. Call the model once before initialize()")
-    for name, part in module.named_modules():
-        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse \
-                and part.weight.requires_grad:
-            raise NotImplementedError(
-                f"{name or 'the model'} is {type(part).__name__}(sparse=True), and the engine adds up "
-                "dense gradients: make it with sparse=False, which has the same values. Optimizers "
-                "that look at all rows, such as AdamW, train it like that anyway")
 
 
 class Engine(nn.Module):
@@ -79,11 +45,12 @@ class Engine(nn.Module):
         self.native = None
         comm.init_distributed()
         _take_from_engines(module)
+        groups_of_ranks.mpu = module.mpu() if isinstance(module, PipelineModule) else None
         self.module = module
         self.config = config
         check_sections(config, is_pipeline=isinstance(module, PipelineModule))
-        _check_kept_in_fp32(module, training_dtype(config))
-        _check_layers(module)
+        check_kept_in_fp32(module, training_dtype(config))
+        check_layers(module)
         self.device = comm.get_device()
         _move(module, self.device)
         native_config = to_json(config)
@@ -105,7 +72,7 @@ class Engine(nn.Module):
         if groups is None:
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
-        _check_all_grouped(module, groups)
+        check_all_grouped(module, groups)
         leaf_modules = section(native_config, "zero_optimization").pop("leaf_module", {})
         set_leaf_modules_of_config(module, leaf_modules)
         units = partition(module)
@@ -133,7 +100,7 @@ class Engine(nn.Module):
             if has_schedule or groups.are_of_config:  # the config names the rate
                 self.optimizer.show_rate()
             self.lr_scheduler = self._make_scheduler(lr_scheduler, has_schedule)
-        self.__dict__["gathered"] = None  # (names, modifier_rank) within GatheredParameters
+        self.gathered = None  # (names, modifier_rank) within GatheredParameters
         # Of the latest step(): boundary, step, loss (the mean over all ranks), grad_norm, lr, ...
         self.step_result = None
 
@@ -489,7 +456,7 @@ class Engine(nn.Module):
             os.makedirs(save_dir, exist_ok=True)
             torch.save(state, os.path.join(save_dir, save_filename))
 
-        _call_on_rank_0(write)
+        call_on_rank_0(write)
         return True
 
     def save_checkpoint(self, save_dir: str | os.PathLike, tag: str | None = None,
@@ -502,17 +469,8 @@ class Engine(nn.Module):
         tag has already is replaced as a whole, and removed after that. With
         `exclude_frozen_parameters` it has no frozen weights: load it with load_module_strict=False.
         """
-        tag = f"global_step{self.global_steps}" if tag is None else tag
-        self.passes.owned.check()
-        self._show_buffers()
-        client = {"client_state": client_state or {}, "rates": self.get_lr(),
-                  "extra_state": _call_together(self._extra_state),
-                  "lr_scheduler": getattr(self.lr_scheduler, "state_dict", dict)(),
-                  "trains": self.optimizer is not None, "has_frozen": not exclude_frozen_parameters}
-        save_with_client_state(self.native, Path(save_dir) / str(tag), client,
-                               frozen=not exclude_frozen_parameters)
-        if save_latest:
-            _call_on_rank_0(lambda: replace_file(Path(save_dir) / "latest", str(tag)))
+        engine_checkpoints.save(self, Path(save_dir), tag, client_state, save_latest=save_latest,
+                                frozen=not exclude_frozen_parameters)
         return True
 
     def load_checkpoint(self, load_dir: str | os.PathLike, tag: str | None = None,
@@ -536,105 +494,15 @@ class Engine(nn.Module):
                 their values. What it writes on rank 0 is kept. At stages 2 and 3, frozen weights
                 that the checkpoint has are loaded after it, as by DeepSpeed.
         """
-        latest = Path(load_dir) / "latest"
-        if tag is None and _native.broadcast_text(str(latest.is_file())) == "False":
-            logger.warning("%s does not exist: nothing is loaded", latest)
-            return None, {}
-        with_optimizer = (load_optimizer_states and not load_module_only
-                          and self.optimizer is not None)
-        frozen = self._frozen_names()
-
-        def read():
-            folder = resolve_latest(Path(load_dir)) if tag is None else Path(load_dir) / str(tag)
-            newest = resolve_latest(folder)
-            client = read_client_state(newest)
-            self._check_loads(folder, client, with_optimizer, load_module_strict and bool(frozen))
-            return folder, client, str(newest)
-
-        folder, client, path = _call_together(read)
-        self._show_buffers()
-        self.native.load(path, weights=custom_load_fn is None, optimizer_state=with_optimizer,
-                         progress=not load_module_only, schedule=load_lr_scheduler_states,
-                         strict=load_module_strict)
-        if custom_load_fn is not None:
-            # As DeepSpeed, whose checkpoints have frozen weights apart from the module's then.
-            frozen = self.zero_optimization_stage() >= 2 and client.get("has_frozen", True)
-            self._load_weights_by(custom_load_fn, path, frozen)
-        _call_together(lambda: self._set_extra_state(client.get("extra_state", {}), load_module_strict))
-        if not load_module_only:
-            self._load_schedule(client, with_optimizer, load_lr_scheduler_states)
-        return str(folder), client["client_state"]
-
-    def _check_loads(self, folder: Path, client: dict, with_optimizer: bool,
-                     needs_frozen: bool) -> None:
-        if with_optimizer and not client.get("trains", True):
-            raise ValueError(f"{folder} was saved by an engine without an optimizer: load it with "
-                             "load_optimizer_states=False, or with load_module_only=True")
-        groups, saved = len(self._param_groups()), len(client["rates"])
-        if with_optimizer and groups != saved:
-            raise ValueError(f"{folder} has the rates of {saved} parameter groups, and the optimizer "
-                             f"has {groups}: load it with load_optimizer_states=False")
-        if needs_frozen and not client.get("has_frozen", True):
-            raise ValueError(f"{folder} was saved with exclude_frozen_parameters: load it with "
-                             "load_module_strict=False")
-
-    def _load_weights_by(self, custom_load_fn, path: str, loads_frozen: bool) -> None:
-        saved = _native.read_weights(path)
-        source = {name: value for name, value in saved.items() if not self._apart.is_expert(name)}
-        for name, parameter in self.module.named_parameters(remove_duplicate=False):
-            if self._names[id(parameter)] in saved:  # tied weights have several names
-                source[name] = saved[self._names[id(parameter)]]
-        self.native.open_gathered(sorted(self._names.values()), 0)
-        self.__dict__["gathered"] = (set(self._names.values()), 0)
-        memory = GatheredMemory([(parameter, name) for unit in self.passes.units
-                                 for name, parameter in unit.parameters.items()])
-        error = "the function was interrupted"
-        try:
-            with torch.no_grad():
-                custom_load_fn(src=dict(source), dst=self.module)
-                self.passes.owned.check()
-                for name, parameter in self.module.named_parameters() if loads_frozen else ():
-                    if not parameter.requires_grad and name in source:
-                        parameter.copy_(source[name])
-            error = ""
-        except Exception as raised:
-            error = f"{type(raised).__name__}: {raised}"
-            raise
-        finally:
-            changed = memory.take_back()
-            self.__dict__["gathered"] = None
-            self.native.close_gathered(error or changed)
-        if changed:
-            raise RuntimeError(changed)
+        choice = engine_checkpoints.Choice(
+            strict=load_module_strict, optimizer_states=load_optimizer_states,
+            schedule=load_lr_scheduler_states, module_only=load_module_only,
+            custom_load_fn=custom_load_fn)
+        return engine_checkpoints.load(self, Path(load_dir), tag, choice)
 
     def _modules_with_extra_state(self) -> dict[str, nn.Module]:
         return {name: module for name, module in self.module.named_modules()
                 if type(module).get_extra_state is not nn.Module.get_extra_state}
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {name: module.get_extra_state()
-                for name, module in self._modules_with_extra_state().items()}
-
-    def _set_extra_state(self, states: dict[str, Any], strict: bool) -> None:
-        modules = self._modules_with_extra_state()
-        if strict and states.keys() != modules.keys():
-            raise KeyError("the checkpoint and the module have extra state (get_extra_state) of other "
-                           f"parts: {sorted(states)}, {sorted(modules)}")
-        for name in states.keys() & modules.keys():
-            modules[name].set_extra_state(states[name])
-
-    def _load_schedule(self, client: dict, with_optimizer: bool, with_schedule: bool) -> None:
-        if self.optimizer is None:
-            return
-        if with_optimizer:  # rates belong to it
-            for group, rate in zip(self._param_groups(), client["rates"], strict=True):
-                group["lr"] = rate
-        if with_schedule and hasattr(self.lr_scheduler, "load_state_dict"):
-            self.lr_scheduler.load_state_dict(client["lr_scheduler"])
-        if with_optimizer != with_schedule:
-            # As with DeepSpeed, the next update has the optimizer's rate, those after it the
-            # schedule's.
-            self.optimizer.hold_rate()
 
     def compile(self, backend: Any = "inductor", compile_kwargs: dict | None = None,
                 schedule: Any = None) -> None:
@@ -691,27 +559,6 @@ def _frozen(module: nn.Module):
             parameter.requires_grad_(True)
 
 
-def _call_on_rank_0(function) -> None:
-    """Calls function() on rank 0; all ranks wait for its end, and raise if it does. Collective."""
-    _call_together(function if comm.get_rank() == 0 else lambda: None)
-
-
-def _call_together(function):
-    """Returns function(); if it raises on a rank, all ranks raise. Collective."""
-    result = failure = None
-    try:
-        result = function()
-    except Exception as error:
-        failure = error
-    try:
-        _native.agree("" if failure is None else f"{type(failure).__name__}: {failure}")
-    except RuntimeError:
-        if failure is None:
-            raise
-        raise failure from None
-    return result
-
-
 def _move(module: nn.Module, device: torch.device) -> None:
     """Moves the module to the device, if a part of it is elsewhere."""
     tensors = [*module.parameters(), *module.buffers()]
@@ -724,22 +571,6 @@ def _describe_parameters(unit, groups: optimizers.Groups, apart: ApartExperts) -
              groups.decay_factor.get(id(parameter), 1.0), getattr(parameter, "_dsrun_stages", []),
              id(parameter) in apart.parameters)
             for name, parameter in unit.parameters.items()]
-
-
-def _check_all_grouped(module: nn.Module, groups: optimizers.Groups) -> None:
-    """Checks that the groups have the trained parameters of the module, and no others."""
-    own = {id(parameter) for parameter in module.parameters()}
-    for index, group in enumerate(groups.param_groups):
-        for parameter in group["params"]:
-            if id(parameter) not in own:
-                raise ValueError(
-                    f"group {index} of the optimizer has a parameter of shape {tuple(parameter.shape)} "
-                    "that the model does not have, and which would not be trained: make it a "
-                    "parameter of the model")
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and id(parameter) not in groups.lr_factor:
-            raise ValueError(f"parameter {name} needs gradients, but is in no parameter group of "
-                             "the optimizer: add it, or freeze it (requires_grad_(False))")
 
 
 def _engine_class(model: nn.Module) -> type[Engine]:

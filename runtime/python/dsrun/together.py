@@ -1,0 +1,26 @@
+"""Calls that fail on all ranks if they fail on one."""
+
+from __future__ import annotations
+
+from . import _native, comm
+
+
+def call_on_rank_0(function) -> None:
+    """Calls function() on rank 0; all ranks wait for its end, and raise if it does. Collective."""
+    call_together(function if comm.get_rank() == 0 else lambda: None)
+
+
+def call_together(function):
+    """Returns function(); if it raises on a rank, all ranks raise. Collective."""
+    result = failure = None
+    try:
+        result = function()
+    except Exception as error:
+        failure = error
+    try:
+        _native.agree("" if failure is None else f"{type(failure).__name__}: {failure}")
+    except RuntimeError:
+        if failure is None:
+            raise
+        raise failure from None
+    return result
