@@ -286,8 +286,8 @@ TensorShard Converted(TensorShard wanted, const StoredTensor& stored) {
   return wanted;
 }
 
+// Requires CheckSameTensor.
 Status ReadShard(const fs::path& directory, const StoredTensor& stored, const TensorShard& wanted) {
-  DS_RETURN_IF_ERROR(CheckSameTensor(wanted, stored));
   const std::vector<Stretch> wanted_stretches = FindStretches(stored.shape, RegionOf(wanted));
   std::int64_t read = 0;
   for (const StoredShard& shard : stored.shards) {
@@ -314,11 +314,18 @@ TensorIndices IndicesOf(const Manifest& manifest) {
   return indices;
 }
 
-// Fills the shards, and marks in `wanted` the tensors of the manifest that a part requested.
-Status ReadShards(const fs::path& directory, const Manifest& manifest,
-                  const std::vector<TensorShard>& shards, const LoadRules& rules,
-                  std::span<std::int64_t> wanted) {
+// A requested shard, and the tensor that has it.
+struct Match {
+  TensorShard wanted;
+  const StoredTensor* stored = nullptr;
+};
+
+// Finds the shards' tensors, and marks in `wanted` those of the manifest that a part requested.
+StatusOr<std::vector<Match>> MatchShards(const fs::path& directory, const Manifest& manifest,
+                                         const std::vector<TensorShard>& shards,
+                                         const LoadRules& rules, std::span<std::int64_t> wanted) {
   const TensorIndices indices = IndicesOf(manifest);
+  std::vector<Match> matches;
   for (const TensorShard& shard : shards) {
     const auto index = indices.find(shard.name);
     if (index == indices.end() && rules.keeps_missing) continue;
@@ -330,8 +337,17 @@ Status ReadShards(const fs::path& directory, const Manifest& manifest,
     }
     wanted[index->second] = 1;
     const StoredTensor& stored = manifest.tensors[index->second];
-    Status status = ReadShard(directory, stored, rules.converts ? Converted(shard, stored) : shard);
-    if (!status.ok()) return status.WithContext(fmt::format("tensor '{}'", shard.name));
+    matches.push_back({rules.converts ? Converted(shard, stored) : shard, &stored});
+    const Status same = CheckSameTensor(matches.back().wanted, stored);
+    if (!same.ok()) return same.WithContext(fmt::format("tensor '{}'", shard.name));
+  }
+  return matches;
+}
+
+Status ReadMatches(const fs::path& directory, const std::vector<Match>& matches) {
+  for (const auto& [wanted, stored] : matches) {
+    const Status read = ReadShard(directory, *stored, wanted);
+    if (!read.ok()) return read.WithContext(fmt::format("tensor '{}'", wanted.name));
   }
   return OkStatus();
 }
@@ -347,6 +363,7 @@ Status CheckNoneLeft(const Manifest& manifest, const LoadRules& rules,
   return OkStatus();
 }
 
+// Writes nothing until all ranks' tensors have names, shapes and dtypes of the checkpoint.
 Status LoadTensors(const fs::path& directory, const Manifest& manifest,
                    std::span<Stateful* const> parts, const LoadRules& rules,
                    comm::Communicator& world) {
@@ -356,13 +373,14 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
   const at::Tensor wanted = at::zeros({count}, at::kLong);
   const std::span<std::int64_t> marks(wanted.mutable_data_ptr<std::int64_t>(),
                                       manifest.tensors.size());
-  DS_RETURN_IF_ERROR(
-      comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, rules, marks), world));
+  const auto matches = MatchShards(directory, manifest, *shards, rules, marks);
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(matches.status(), world));
   if (count == 0) return OkStatus();
   const at::Tensor by_anyone = wanted.to(world.control().device());
   world.control().AllReduce(by_anyone, comm::ReduceOp::kMax, "loaded tensors");
   wanted.copy_(by_anyone);
-  return CheckNoneLeft(manifest, rules, marks);
+  DS_RETURN_IF_ERROR(CheckNoneLeft(manifest, rules, marks));
+  return comm::AgreeOnStatus(ReadMatches(directory, *matches), world);
 }
 
 // Calls `visit(part, its state)` for each part until one fails.

@@ -147,6 +147,26 @@ with tempfile.TemporaryDirectory() as folder:
     assert losses == [before] and loss_of(engine).item() == before
 """)
 
+    def test_a_load_that_does_not_fit_changes_nothing(self):
+        self.check("""
+import tempfile
+def begin(*layers):
+    config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}}
+    return dsrun.initialize(model=torch.nn.Sequential(*layers), config=config)[0]
+first = lambda: torch.nn.Linear(4, 4)
+with tempfile.TemporaryDirectory() as folder:
+    engine = begin(first(), first())
+    engine.backward(loss_of(engine))
+    engine.step()
+    engine.save_checkpoint(folder)
+    for text, layers in (("has no tensor '2.weight'", (first(), first(), first())),
+                         ("holds tensor '1.", (first(),)), ("its shape is", (first(), torch.nn.Linear(4, 2)))):
+        other = begin(*layers)
+        before = [parameter.detach().clone() for parameter in other.module.parameters()]
+        raises(text, lambda: other.load_checkpoint(folder), (KeyError, ValueError))
+        assert all(map(torch.equal, before, other.module.parameters())) and other.global_steps == 0
+""")
+
     def test_what_would_not_be_trained_is_refused(self):
         self.check("""
 config = {"train_micro_batch_size_per_gpu": 2}
