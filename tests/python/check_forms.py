@@ -28,11 +28,13 @@ class OwnBesideInner(nn.Module):
         return (self.image(x) * self.gain * self.gains[0] * self.text(x + 1) * self.gains[1]).sum()
 
 
-class Append(nn.Module):
+class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.inner = nn.Linear(4, 4)
 
+
+class Append(Block):
     def forward(self, x, losses, named):
         y = torch.tanh(self.inner(x))
         losses.append(y.pow(2).mean())
@@ -56,11 +58,7 @@ class ChangedContainers(nn.Module):
         return x.sum() + sum(losses) + sum(named.values())
 
 
-class Wrap(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
+class Wrap(Block):
     def forward(self, state):
         return types.SimpleNamespace(hidden=torch.tanh(self.inner(state.hidden)))
 
@@ -79,11 +77,7 @@ class Objects(nn.Module):
         return state.hidden.pow(2).mean()
 
 
-class Add(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
+class Add(Block):
     def forward(self, x):
         x += torch.tanh(self.inner(x.clone()))
 

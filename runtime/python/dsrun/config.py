@@ -91,6 +91,12 @@ def to_json(value):
     return value
 
 
+def take_python_keys(config: dict) -> dict:
+    """Removes the keys that Python alone reads, and returns zero_optimization.leaf_module."""
+    config.pop("dataloader_drop_last", None)  # Engine.make_loader's
+    return section(config, "zero_optimization").pop("leaf_module", {})
+
+
 def training_dtype(config: dict) -> torch.dtype | None:
     """Returns the dtype of bf16 or fp16 training, None for fp32."""
     name = "bf16" if "bf16" in config else "bfloat16"

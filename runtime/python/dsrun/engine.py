@@ -17,8 +17,8 @@ from . import _native, comm, engine_checkpoints, optimizers
 from . import groups as groups_of_ranks
 from .checks import (check_all_grouped, check_kept_in_fp32, check_layers, check_renormalised,
                      check_same_on_ranks)
-from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, to_json,
-                     training_dtype)
+from .config import (autocast_dtype, casts_inputs, check_sections, read_config, section, take_python_keys,
+                     to_json, training_dtype)
 from .expert_ranks import ApartExperts, find_apart_experts
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .pipe import PipelineModule
@@ -57,7 +57,6 @@ class Engine(nn.Module):
         if groups is not None and groups.section is not None:
             native_config["optimizer"] = to_json(groups.section)
         check_same_on_ranks(native_config)
-        native_config.pop("dataloader_drop_last", None)  # make_loader's
         trains = "optimizer" in native_config
         if trains:
             check_renormalised(module, config)
@@ -73,8 +72,7 @@ class Engine(nn.Module):
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         check_all_grouped(module, groups)
-        leaf_modules = section(native_config, "zero_optimization").pop("leaf_module", {})
-        set_leaf_modules_of_config(module, leaf_modules)
+        set_leaf_modules_of_config(module, take_python_keys(native_config))
         units = partition(module)
         self._apart = apart = find_apart_experts(module, native_config)
         apart.name_units(units)

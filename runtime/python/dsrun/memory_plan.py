@@ -22,7 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import _native
-from .config import check_sections, read_config, section, to_json, training_dtype
+from .config import (check_sections, read_config, section, take_python_keys, to_json,
+                     training_dtype)
 from .hooks import Passes, in_backward
 from .pipe import PipelineModule
 from .units import Unit, owner_of, partition, set_leaf_modules_of_config
@@ -263,9 +264,7 @@ def plan_memory(model: nn.Module, *args, config, ranks: int = 1, ranks_of_host: 
     if kind.lower() == "muon":  # the script chooses its parameters
         raise NotImplementedError("plan_memory(): the memory of Muon is not known")
     native_config = to_json(read)
-    native_config.pop("dataloader_drop_last", None)
-    leaf_modules = section(native_config, "zero_optimization").pop("leaf_module", {})
-    set_leaf_modules_of_config(model, leaf_modules)
+    set_leaf_modules_of_config(model, take_python_keys(native_config))
     try:
         units, recorder = _dry_run(model, training_dtype(read), args, kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
