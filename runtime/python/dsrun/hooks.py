@@ -250,12 +250,7 @@ class Passes:
         return bool(self.units[unit].parameters) or bool(self.reads[unit])
 
     def leave(self, unit: int, tree):
-        if not self.is_used(unit):
-            return tree
-        return map_differentiable(lambda tensors: self.native.leave(unit, tensors), tree)
-
-    def _give(self, unit: int, tree):
-        """Ends the unit, which calls another one with the tree.
+        """Ends the unit, which returns the tree, or calls another unit with it.
 
         Returns (tree, list of (original, replacement, its version)).
         """
@@ -270,9 +265,8 @@ class Passes:
 
         return map_differentiable(replace, tree), given
 
-    def _is_hidden(self, unit: int, output) -> bool:
-        return any(p.requires_grad for p in self.units[unit].parameters.values()) and \
-            not any(map(_is_result, _list_tensors(output)))
+    def _is_trained(self, unit: int) -> bool:
+        return any(p.requires_grad for p in self.units[unit].parameters.values())
 
     def before(self, unit: int | None, args, kwargs):
         if not in_backward():
@@ -294,7 +288,7 @@ class Passes:
             # inner unit, which may have released the outer one's parameters.
             if torch.is_grad_enabled():
                 self._read_with(unit, (args, kwargs))
-            changed, given = self._give(self.frames[-1], (args, kwargs))
+            changed, given = self.leave(self.frames[-1], (args, kwargs))
         self.frames.append(unit)
         self.given.append(given)
         if self.is_used(unit):
@@ -308,10 +302,10 @@ class Passes:
             given = self.given.pop()
             if not failed:
                 _rebase(given)
-                if self.frames and torch.is_grad_enabled() and self._is_hidden(unit, output):
+                output, left = self.leave(unit, output)
+                if not left and self.frames and torch.is_grad_enabled() and self._is_trained(unit):
                     # Its backward pass goes unnoticed: its result is its input, changed in place.
                     self._add_read(self.frames[-1], unit)
-                output = self.leave(unit, output)
             self.readable = set()
         if in_backward():
             return output
