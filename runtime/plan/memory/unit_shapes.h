@@ -11,7 +11,7 @@
 
 namespace ds::engine {
 
-// `step` is that of zero::DescribeStep. Returns one unit for each block.
+// `step` comes from zero::DescribeStep. Returns one unit for each block.
 std::vector<zero::UnitShape> ListUnitShapes(const config::DsConfig& config,
                                             const zero::StepMemoryInput& step,
                                             const std::vector<models::BlockSizes>& blocks);

@@ -85,7 +85,7 @@ def get_world_size(group=None) -> int:
 
 
 def get_local_rank() -> int:
-    """Returns this rank, among those of its host."""
+    """Returns this rank, among the ranks of its host."""
     _join()
     return _native.local_rank()
 

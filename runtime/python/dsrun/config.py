@@ -44,7 +44,7 @@ def _check_types(config: dict) -> dict:
 
 
 def read_config(args, config, config_params) -> dict:
-    """Returns ds_config as a dictionary: `config`, else `config_params`, or that of `args`."""
+    """Returns ds_config as a dictionary: `config`, else `config_params`, or the config of `args`."""
     given = config if config is not None else config_params
     of_args = getattr(args, "deepspeed_config", None)
     if given is not None and of_args is not None:

@@ -138,7 +138,7 @@ class Engine(nn.Module):
         return ZeroParamStatus.NOT_AVAILABLE if sharded else ZeroParamStatus.AVAILABLE
 
     def __getattr__(self, name: str) -> Any:
-        """The module's attributes, such as dtype, are those of the engine."""
+        """The engine has the module's attributes, such as dtype."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -222,7 +222,7 @@ class Engine(nn.Module):
 
     @property
     def local_rank(self) -> int:
-        """This rank, among those of its host."""
+        """This rank, among the ranks of its host."""
         return comm.get_local_rank()
 
     @property
@@ -594,7 +594,7 @@ def initialize(args: Any = None, model: nn.Module | None = None,
         optimizer: None (ds_config names one, or the engine only evaluates), an optimizer of
             torch.optim that has a counterpart in the engine, or a function of the parameters that
             returns such a one.
-        model_parameters: parameters or groups of them, for ds_config's optimizer.
+        model_parameters: parameters or groups, for ds_config's optimizer.
         training_data: a data set, for the returned loader of this rank's micro-batches.
         lr_scheduler: a scheduler, or a function of the optimizer that returns one, advanced by
             engine.step(); else ds_config's.

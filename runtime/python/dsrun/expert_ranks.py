@@ -1,7 +1,7 @@
 """Experts that the ranks have apart (MoE with ep_size above 1): their exchange, and their names.
 
 Within a module, a rank's experts are numbered from 0, as in DeepSpeed. The engine, checkpoints and
-state dictionaries of all experts name them by their index among all of them, as with ep_size=1.
+state dictionaries of all experts name them by their index among all experts, as with ep_size=1.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ApartExperts:
         return next((layer for layer in self.layers if name.startswith(layer.prefix)), None)
 
     def is_expert(self, name: str) -> bool:
-        """Whether the name is that of an expert's value, of this rank or of another."""
+        """Whether the name is of an expert's value, on this rank or on another."""
         return self._layer_of(name) is not None
 
     def in_all(self, name: str) -> str:

@@ -320,7 +320,7 @@ class PipelineEngine(Engine):
         return (output, logits) if return_logits else output
 
     def _average(self, results: list):
-        """Returns the mean over micro-batches and the ranks of this stage. Collective of them."""
+        """Returns the mean over micro-batches and the ranks of this stage. These ranks all call it."""
         if not isinstance(results[0], torch.Tensor):
             return [self._average(list(one)) for one in zip(*results)]
         mean = torch.stack([one.detach() for one in results]).sum(0) / len(results)
