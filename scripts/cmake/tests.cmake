@@ -12,13 +12,13 @@ endfunction()
 # `ninja quick_tests`: the test programs of the entries with the label "quick".
 add_custom_target(quick_tests)
 
-# ds_test_program(NAME [QUICK] [TORCH])
+# ds_test_program(NAME [QUICK] [TORCH] [GRPC])
 #
 # The executable test_NAME, which the sources of several ctest entries are compiled into. QUICK: its entries have
 # the label "quick", the tests that CI runs first. TORCH: its tests use LibTorch; with DS_TORCH=OFF the program and
-# its entries are left out.
+# its entries are left out. GRPC: its tests open encrypted channels in the test process.
 function(ds_test_program name)
-  cmake_parse_arguments(ARG "QUICK;TORCH" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;TORCH;GRPC" "" "" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY DS_TEST_PROGRAMS ${name})
   if(ARG_TORCH AND NOT DS_TORCH)
     return()
@@ -34,6 +34,9 @@ function(ds_test_program name)
   if(ARG_QUICK)
     set_target_properties(${target} PROPERTIES LABELS quick)
     add_dependencies(quick_tests ${target})
+  endif()
+  if(ARG_GRPC)
+    target_link_libraries(${target} PRIVATE ds_test_openssl)
   endif()
   if(ARG_TORCH)
     target_link_libraries(${target} PRIVATE ds_test_seed)
