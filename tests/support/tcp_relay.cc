@@ -137,11 +137,11 @@ void TcpRelay::Run() {
 }
 
 // Of an end of a connection: what comes `in` there, and what is to go `out`.
-short TcpRelay::Wanted(const Stream& incoming, Direction in, const Stream& outgoing,
-                       Direction out) const {
+short TcpRelay::Wanted(const Stream& incoming, Direction in, const Stream& outgoing, Direction out,
+                       Clock::time_point now) const {
   short events = 0;
   if (!incoming.ended && !IsHeld(in) && incoming.held_bytes < kMostHeldBytes) events |= POLLIN;
-  const bool due = !outgoing.pieces.empty() && outgoing.pieces.front().due <= Clock::now();
+  const bool due = !outgoing.pieces.empty() && outgoing.pieces.front().due <= now;
   if (due && !IsHeld(out)) events |= POLLOUT;
   return events;
 }
@@ -151,18 +151,21 @@ void TcpRelay::Await() {
   std::optional<Clock::time_point> next;
   {
     const std::lock_guard lock(mutex_);
+    // One time for both questions: a piece that falls due in between would be waited for by
+    // neither.
+    const Clock::time_point now = Clock::now();
     const auto add = [&](const UniqueFd& fd, short events) {
       if (events != 0) fds.push_back({fd.get(), events, 0});  // else its end would be reported
     };
     for (const Connection& connection : connections_) {
       const auto& [client, server, to_server, to_client] = connection;
-      add(client, Wanted(to_server, Direction::kToServer, to_client, Direction::kToClient));
-      add(server, Wanted(to_client, Direction::kToClient, to_server, Direction::kToServer));
+      add(client, Wanted(to_server, Direction::kToServer, to_client, Direction::kToClient, now));
+      add(server, Wanted(to_client, Direction::kToClient, to_server, Direction::kToServer, now));
       for (const auto& [stream, way] : {std::pair(&to_server, Direction::kToServer),
                                         std::pair(&to_client, Direction::kToClient)}) {
         if (stream->pieces.empty() || IsHeld(way)) continue;
         const Clock::time_point due = stream->pieces.front().due;
-        if (due > Clock::now()) next = std::min(next.value_or(due), due);
+        if (due > now) next = std::min(next.value_or(due), due);
       }
     }
   }

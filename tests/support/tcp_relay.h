@@ -77,7 +77,8 @@ class TcpRelay {
   bool Take(int from, Stream& stream, Direction way);
   bool Give(int to, Stream& stream, Direction way);
   bool IsHeld(Direction way) const { return held_[static_cast<int>(way)]; }
-  short Wanted(const Stream& incoming, Direction in, const Stream& outgoing, Direction out) const;
+  short Wanted(const Stream& incoming, Direction in, const Stream& outgoing, Direction out,
+               Clock::time_point now) const;
   void Wake();
 
   const std::string server_;
