@@ -55,7 +55,7 @@ Status DeepSpeedApi::set_gradient_accumulation_boundary(bool is_boundary) {
 Status DeepSpeedApi::zero_grad() {
   StepInProgress& current = engine_.step.state.current;
   const bool is_alone = engine_.step.managed_accumulation && !engine_.step.state.boundary &&
-                        current.micro_batches == 1 && engine_.step.IsUpdateDue();
+                        current.CountStarted() == 1 && engine_.step.IsUpdateDue();
   if (!is_alone || current.backward_is_unfinished) return OkStatus();
   if (engine_.model.optimizer->has_updated()) {
     return FailedPreconditionError(

@@ -136,12 +136,12 @@ void Executor::BeginMicroBatch(Bundle* bundle) {
   bundle->loss_unit = step_.loss_unit();
   if (config_.fp16.enabled && config_.fp16.auto_cast) CastInputs(*bundle);
   if (!c10::GradMode::is_enabled()) return;
+  reporter_.phases.EndMicroBatch();
   const at::Tensor& labels_or_none = bundle->tensor("labels");
-  CountMicroBatch(samples, labels_or_none.defined() ? labels_or_none.numel() : 0);
+  CountSamples(samples, labels_or_none.defined() ? labels_or_none.numel() : 0);
 }
 
-void Executor::CountMicroBatch(std::int64_t samples, std::int64_t labels) {
-  reporter_.phases.EndMicroBatch();
+void Executor::CountSamples(std::int64_t samples, std::int64_t labels) {
   StepInProgress& current = step_.state.current;
   current.samples += samples;
   current.tokens += labels;
@@ -220,11 +220,7 @@ void Executor::EndGradients(int chunk, zero::DelayedGradients* delayed) {
   reporter_.phases.Stop(&PhaseTimes::backward_allreduce);
   reporter_.phases.Stop(&PhaseTimes::backward);
   step_.state.current.backward_is_unfinished = false;
-  if (delayed != nullptr) {
-    model_.sharded->DelayGradients(nullptr);
-  } else if (chunk == 0) {  // the last chunk in backward order
-    ++step_.state.current.micro_batches;
-  }
+  if (delayed != nullptr) model_.sharded->DelayGradients(nullptr);
   step_.state.current.backward_is_latest = true;
   reporter_.memory.Mark("backward");
 }
@@ -257,6 +253,16 @@ void Executor::BringWeightGradients(MicroBatchState* state, int chunk) {
 
 void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas, bool retain_graph) {
   BackwardFromLoss(loss, scale_wrt_gas, /*chunk=*/0, /*delayed=*/nullptr, retain_graph);
+  EndOrOpenMicroBatch();
+}
+
+void Executor::EndOrOpenMicroBatch() {
+  StepInProgress& current = step_.state.current;
+  if (step_.micro_batch_end == MicroBatchEnd::kStep) {
+    current.is_open = true;
+  } else {
+    ++current.micro_batches;
+  }
 }
 
 void Executor::BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
@@ -278,6 +284,11 @@ void Executor::BeginUserBackward(const at::Tensor& loss) {
   BeginGradients(step_.backward_scale(/*scale_wrt_gas=*/true), /*delayed=*/nullptr);
 }
 
+void Executor::EndUserBackward() {
+  EndGradients(/*chunk=*/0, /*delayed=*/nullptr);
+  EndOrOpenMicroBatch();
+}
+
 Status Executor::Reduce() {
   DS_RETURN_IF_ERROR(model_.CheckNotGathered());
   if (step_.state.local_gradients) {
@@ -285,7 +296,7 @@ Status Executor::Reduce() {
         "step() inside the scope of no_sync() or coalesce_grad_reduction(): end the scope first");
   }
   step_.state.latest_was_applied = false;
-  step_.state.current.backward_is_latest = false;
+  step_.state.current.EndMicroBatch();
   if (!step_.IsUpdateDue()) return OkStatus();
   DS_RETURN_IF_ERROR(step_.rates.CheckCanResume(step_.state.counts.scheduled_updates()));
   reporter_.phases.Start(&PhaseTimes::backward);

@@ -71,9 +71,9 @@ class Executor {
   friend class UnitPasses;
   Executor(EngineComponents& engine, ChunkRunner& runner);
 
-  // Counts the micro-batch and sets the bundle's fields that the blocks of all chunks read.
+  // Counts the samples and sets the bundle's fields that the blocks of all chunks read.
   void BeginMicroBatch(Bundle* bundle);
-  void CountMicroBatch(std::int64_t samples, std::int64_t labels);
+  void CountSamples(std::int64_t samples, std::int64_t labels);
   // The callers of these two run the pass in between. It records gradients if GradMode is enabled.
   void BeginForwardPass();
   void EndForwardPass();
@@ -82,8 +82,11 @@ class Executor {
   at::Tensor ForwardToLoss(Bundle bundle, int chunk);
   void BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
                         zero::DelayedGradients* delayed, bool retain_graph = false);
-  // Begins a backward pass that the user has started, and EndGradients ends. `loss` is its value.
+  // These two are called around a backward pass that the user has started. `loss` is its value.
   void BeginUserBackward(const at::Tensor& loss);
+  void EndUserBackward();
+  // After a backward pass: the micro-batch has ended, or step() will end it.
+  void EndOrOpenMicroBatch();
   // Runs a full backward or kInputGradient. With kInputGradient the weight gradients stay in the
   // state until BringWeightGradients.
   void RunBackward(MicroBatchState* state, const pipeline::Task& task);
@@ -92,8 +95,7 @@ class Executor {
   void BeginGradients(double arrival_factor, zero::DelayedGradients* delayed);
   void EndGradients(int chunk, zero::DelayedGradients* delayed);
   // Runs `backward`, which produces the gradients of the chunk's parameters, each multiplied by
-  // `arrival_factor`, and ends the micro-batch. If `delayed` is not null, it stores them there
-  // instead.
+  // `arrival_factor`. If `delayed` is not null, it stores them there instead.
   void TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
                      const std::function<void()>& backward);
 

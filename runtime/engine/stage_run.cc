@@ -11,6 +11,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/engine/rank_topology.h"
+#include "runtime/engine/step_context.h"
 #include "runtime/engine/trained_model.h"
 
 namespace ds::engine {
@@ -143,6 +144,10 @@ void StageRun::Backward(const pipeline::Task& task) {
   MicroBatch& micro_batch = FindMicroBatch(task.micro_batch);
   MicroBatchState& state = micro_batch.states[static_cast<std::size_t>(task.chunk)];
   executor_.RunBackward(&state, task);
+  // The first chunk is the last in backward order. BringWeightGradients counts the others.
+  if (task.kind == pipeline::Task::Kind::kBackward && task.chunk == 0) {
+    ++executor_.step_.state.current.micro_batches;
+  }
   if (channels_ == nullptr || task.chunk == 0) return;
   const int stage = executor_.topology_.stage();
   const auto before = virtual_stages_.LocationOf(virtual_stages_.At({stage, task.chunk}) - 1);

@@ -20,7 +20,8 @@ namespace ds::engine {
 struct StepContext {
   config::BatchConfig batch;         // of the following steps
   bool managed_accumulation = true;  // managed_gradient_accumulation
-  std::uint64_t seed = 0;            // of the blocks' random numbers
+  MicroBatchEnd micro_batch_end = MicroBatchEnd::kBackward;
+  std::uint64_t seed = 0;  // of the blocks' random numbers
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   bool decides_on_device = false;  // EngineOptions
   Rates rates{config::DsConfig{}, {}};

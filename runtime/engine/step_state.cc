@@ -95,19 +95,20 @@ Status StepCounts::LoadState(const nlohmann::json& state) {
 
 bool StepState::IsUpdateDue(const Accumulation& accumulation) const {
   if (boundary) return *boundary;
-  return !accumulation.managed || current.micro_batches >= accumulation.micro_batches;
+  return !accumulation.managed || current.CountStarted() >= accumulation.micro_batches;
 }
 
 bool StepState::IsInLastMicroBatch(const Accumulation& accumulation) const {
   if (boundary || !accumulation.managed) return IsUpdateDue(accumulation);
-  const std::int64_t number = current.micro_batches + (current.backward_is_latest ? 0 : 1);
+  const bool goes_on = current.backward_is_latest || current.is_open;
+  const std::int64_t number = current.CountStarted() + (goes_on ? 0 : 1);
   return number >= accumulation.micro_batches;
 }
 
 Status StepState::CheckBetweenSteps(const char* what) const {
-  if (current.micro_batches == 0) return OkStatus();
+  if (current.CountStarted() == 0) return OkStatus();
   return FailedPreconditionError(std::string(what) + " between steps only; this one has seen " +
-                                 std::to_string(current.micro_batches) + " micro-batches");
+                                 std::to_string(current.CountStarted()) + " micro-batches");
 }
 
 void StepState::Finish(const StepResult& result) {

@@ -18,6 +18,12 @@ namespace ds::engine {
 
 struct StepResult;
 
+// MicroBatchEnd defines when a micro-batch ends.
+enum class MicroBatchEnd {
+  kBackward,  // each backward pass
+  kStep,      // each call of step(), as in DeepSpeed, after any number of backward passes
+};
+
 // Accumulation defines when a step has all its micro-batches.
 struct Accumulation {
   std::int64_t micro_batches = 1;  // per step
@@ -39,7 +45,8 @@ struct ReturnedLoss {
 
 // This rank's micro-batches of the step in progress.
 struct StepInProgress {
-  std::int64_t micro_batches = 0;  // with finished backward
+  std::int64_t micro_batches = 0;  // that have ended
+  bool is_open = false;            // one has been through backward, and step() is to end it
   std::vector<ReturnedLoss> returned;
   // Counts the sample indices that each rank's forwards have used as positions in the blocks'
   // random streams. A micro-batch uses one per sample, or the configured micro-batch size if that
@@ -56,6 +63,14 @@ struct StepInProgress {
   bool reduced = false;      // the gradients
   bool backward_is_latest = false;      // its micro-batch is still the current one
   bool backward_is_unfinished = false;  // one runs, or has thrown
+
+  // The micro-batches that have been through backward.
+  std::int64_t CountStarted() const { return micro_batches + (is_open ? 1 : 0); }
+  // Ends the micro-batch in progress, if there is one: another one begins.
+  void EndMicroBatch() {
+    micro_batches = CountStarted();
+    is_open = backward_is_latest = false;
+  }
 
   void AddExpertRoutes(const at::Tensor& routes);
 

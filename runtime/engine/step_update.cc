@@ -281,9 +281,9 @@ Status StepUpdate::HandleNonFinite(StepResult* result) {
 }
 
 Status StepUpdate::ReduceGradientsOnce() {
-  if (step_.state.current.micro_batches == 0 || !step_.IsUpdateDue()) {
+  if (step_.state.current.CountStarted() == 0 || !step_.IsUpdateDue()) {
     return FailedPreconditionError("the gradients of this step are missing: " +
-                                   std::to_string(step_.state.current.micro_batches) +
+                                   std::to_string(step_.state.current.CountStarted()) +
                                    " micro-batches have been through backward");
   }
   if (!step_.state.current.reduced)

@@ -90,7 +90,7 @@ StatusOr<ParameterIndex> FindParameter(const zero::ShardedModel& model, const st
 
 bool TensorAccess::HasGradients() const {
   const StepContext& step = engine_.components_->step;
-  return step.state.current.micro_batches > 0 && step.IsUpdateDue();
+  return step.state.current.CountStarted() > 0 && step.IsUpdateDue();
 }
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {

@@ -69,6 +69,7 @@ bool IsForAllLeaves() {
 }  // namespace
 
 UnitPasses::UnitPasses(Engine& engine) : engine_(*engine.components_) {
+  engine_.step.micro_batch_end = MicroBatchEnd::kStep;
   trained_.resize(engine_.model.sharded->units().size());
   std::iota(trained_.begin(), trained_.end(), 0);
   evaluated_ = trained_;
@@ -78,8 +79,9 @@ void UnitPasses::BeginForward(const MicroBatchFacts& facts) {
   const bool trains = c10::GradMode::is_enabled();
   if (!in_chunk_) {
     Executor executor(engine_);
-    if (trains) executor.CountMicroBatch(facts.samples, facts.labels);
+    if (trains) engine_.reporter.phases.EndMicroBatch();
     executor.BeginForwardPass();
+    facts_ = facts;
   }
   engine_.model.sharded->BeginForward(trains ? trained_ : evaluated_);
 }
@@ -102,8 +104,10 @@ std::vector<at::Tensor> UnitPasses::EndForward(std::vector<at::Tensor> outputs) 
   (trains ? trained_ : evaluated_) = sharded.visits();
   sharded.EndForward();
   if (in_chunk_) return outputs;
-  Executor(engine_).EndForwardPass();
+  Executor executor(engine_);
+  executor.EndForwardPass();
   if (!trains) return outputs;
+  executor.CountSamples(facts_.samples, facts_.labels);  // not those of a pass that has thrown
   const at::Tensor loss = FindLoss(outputs);
   return zero::MarkBackwardEntry(std::move(outputs), [self = std::weak_ptr(self_), loss] {
     const std::shared_ptr<UnitPasses*> passes = self.lock();
@@ -126,6 +130,19 @@ Status UnitPasses::SetBuffers(const std::vector<ModuleBuffers::Named>& buffers) 
   return OkStatus();
 }
 
+std::vector<std::string> UnitPasses::ListSharded() const {
+  std::vector<std::string> names;
+  for (const auto& unit : engine_.model.sharded->units()) {
+    for (const auto& bucket : unit->buckets()) {
+      if (!bucket->context().sharding.parameters) continue;
+      for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+        names.push_back(bucket->parameters().parameter(i).name);
+      }
+    }
+  }
+  return names;
+}
+
 Status UnitPasses::CheckMemory() const {
   for (const auto& unit : engine_.model.sharded->units()) {
     DS_RETURN_IF_ERROR(CheckMemoryOf(*unit));
@@ -139,7 +156,7 @@ void UnitPasses::OnBackwardFromOutputs(const at::Tensor& loss) {
   Executor(engine_).BeginUserBackward(loss);
   torch::autograd::Engine::get_default_engine().queue_callback([self = std::weak_ptr(self_)] {
     const std::shared_ptr<UnitPasses*> passes = self.lock();
-    if (passes != nullptr) Executor((*passes)->engine_).EndGradients(0, nullptr);
+    if (passes != nullptr) Executor((*passes)->engine_).EndUserBackward();
   });
 }
 

@@ -16,6 +16,7 @@
 // A pass may reach units in any order and number, one within another, and again while a backward
 // pass recomputes them. Each pass is planned as the last one went; a pass that takes another path
 // is right, but gathers nothing ahead after that. Under c10::NoGradGuard a pass only evaluates.
+// Each call of step() ends a micro-batch, which may have any number of backward passes.
 //
 // Collective: with sharded parameters, all ranks reach the same units in the same order; otherwise
 // the collectives fail with an error that names both units. Threads: as Engine. If a function
@@ -26,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -67,6 +69,9 @@ class UnitPasses {
   // registered others since. The ranks pass the same names.
   Status SetBuffers(const std::vector<ModuleBuffers::Named>& buffers);
 
+  // Returns the names of the parameters that have no values between passes on this rank.
+  std::vector<std::string> ListSharded() const;
+
   // Fails if the caller has given a parameter other memory than the engine's: the values there
   // would be neither trained nor saved. Local.
   Status CheckMemory() const;
@@ -77,6 +82,7 @@ class UnitPasses {
   EngineComponents& engine_;
   // The visits of the latest passes, with and without gradients: the two often differ.
   std::vector<int> trained_, evaluated_;
+  MicroBatchFacts facts_;  // of the forward pass in progress
   bool in_chunk_ = false;
   // The marks of EndForward refer to it weakly.
   std::shared_ptr<UnitPasses*> self_ = std::make_shared<UnitPasses*>(this);

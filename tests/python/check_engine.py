@@ -85,6 +85,41 @@ def losses_equal_pytorch():
                       f"{text}{name}: stage {stage} has other bits than stage 0")
 
 
+def train_two_losses(model, backward, step, once, ranks):
+    """Two micro-batches of two losses each, with one forward pass for both or one for each."""
+    for micro in range(2):
+        outputs = []
+        for rank in ranks:
+            x = torch.randn(2, 4, generator=torch.Generator().manual_seed(10 * micro + rank))
+            first = model(x)
+            outputs.append((first.square().mean(), (first if once else model(x)).abs().mean()))
+        for index, loss in enumerate(sum(each) / len(ranks) for each in zip(*outputs)):
+            backward(loss, once and index == 0)
+        step()
+
+
+def losses_of_a_micro_batch_are_one():
+    """As in DeepSpeed: each step() ends a micro-batch, however many backward passes it has had."""
+    for once in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+        alone = copy.deepcopy(model)
+        train_two_losses(alone, lambda loss, keep: (loss / 2).backward(retain_graph=keep),
+                         lambda: None, once, range(2))
+        torch.optim.SGD(alone.parameters(), lr=0.1).step()
+        for stage in (0, 1, 2, 3):
+            config = make_config(stage, gradient_accumulation_steps=2,
+                                 optimizer={"type": "SGD", "params": {"lr": 0.1}})
+            engine, *_ = dsrun.initialize(model=copy.deepcopy(model), config=config)
+            train_two_losses(engine, engine.backward, engine.step, once, [RANK])
+            check((engine.global_steps, engine.micro_steps) == (1, 2),
+                  f"stage {stage}: {engine.global_steps} steps of {engine.micro_steps} micro-batches")
+            values = weights_of(engine.module)
+            for name, parameter in alone.named_parameters():
+                torch.testing.assert_close(values[name], parameter.detach(), rtol=2e-6, atol=2e-7)
+            engine.destroy()
+
+
 def checkpoints_continue(folder):
     whole, *_ = dsrun.initialize(model=make_model("llama"), config=make_config(3))
     expected = run(whole, "llama", 3)
@@ -406,7 +441,7 @@ def main():
     torch.set_num_threads(1)
     folders = [os.path.join(sys.argv[1], name) for name in ("whole", "part", "frozen", "evaluated",
                                                               "custom")]
-    checks = [losses_equal_pytorch, lambda: checkpoints_continue(folders[0]),
+    checks = [losses_equal_pytorch, losses_of_a_micro_batch_are_one, lambda: checkpoints_continue(folders[0]),
               lambda: checkpoints_load_in_part(folders[1]),
               lambda: frozen_weights_can_be_left_out(folders[2]),
               lambda: an_engine_without_optimizer_evaluates(folders[3]),
