@@ -19,6 +19,7 @@
 #include "runtime/checkpoint_format/retention.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/idle_keys.h"
+#include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/chosen_state.h"
 #include "runtime/engine/deepspeed_api.h"
@@ -342,6 +343,8 @@ void BindPasses(PyEngine& bound) {
 }
 
 void BindAccess(PyEngine& bound) {
+  bound.def_property_readonly("sharded_parameters",
+                              [](BoundEngine& self) { return self.passes().ListSharded(); });
   bound.def(
       "set_buffers",
       [](BoundEngine& self, const std::vector<BufferTuple>& buffers) {
@@ -358,7 +361,6 @@ void BindAccess(PyEngine& bound) {
 void BindSettings(PyEngine& bound) {
   bound.def_property_readonly("lr", [](BoundEngine& self) { return self.api().lr(); });
   bound.def("set_lr", [](BoundEngine& self, double lr) { ThrowIfError(self.api().set_lr(lr)); });
-  bound.def_property_readonly("momentum", [](BoundEngine& self) { return self.api().momentum(); });
   bound.def_property_readonly("loss_scale",
                               [](BoundEngine& self) { return self.api().loss_scale(); });
   bound.def_property_readonly("global_grad_norm",
@@ -458,6 +460,13 @@ void BindCheckpoints(py::module_& module) {
 
 void BindEngine(py::module_& module) {
   BindResults(module);
+  // Returns whether an engine with the config has parameters without values between passes.
+  module.def("shards_parameters", [](const std::string& config) {
+    std::vector<std::string> shown_later;
+    const config::DsConfig checked = CheckConfigText(config, &shown_later);
+    return config::ShardingOf(checked.zero_optimization, Process::Get().identity().world_size)
+        .parameters;
+  });
   PyEngine bound(module, "Engine");
   bound.def(py::init<const std::vector<UnitTuple>&, const std::vector<BufferTuple>&,
                      const std::string&, std::uint64_t, const WriteValues&>(),

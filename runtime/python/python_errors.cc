@@ -22,10 +22,14 @@ PyObject* FindExceptionType(StatusCode code) {
   }
 }
 
-// Sets the error of a class of torch.distributed: LibTorch does not export its objects.
-void SetDistributedError(const char* name, const char* message) {
-  const auto kind = pybind11::module_::import("torch.distributed").attr(name);
+// Sets the error of a class of a Python module of PyTorch: LibTorch does not export its objects.
+void SetTorchError(const char* module, const char* name, const char* message) {
+  const auto kind = pybind11::module_::import(module).attr(name);
   PyErr_SetString(kind.ptr(), message);
+}
+
+void SetDistributedError(const char* name, const char* message) {
+  SetTorchError("torch.distributed", name, message);
 }
 
 void Translate(std::exception_ptr thrown) {
@@ -42,6 +46,16 @@ void Translate(std::exception_ptr thrown) {
     SetDistributedError("DistNetworkError", error.what_without_backtrace());
   } catch (const c10::DistBackendError& error) {
     SetDistributedError("DistBackendError", error.what_without_backtrace());
+  } catch (const c10::OutOfMemoryError& error) {
+    SetTorchError("torch", "OutOfMemoryError", error.what_without_backtrace());
+  } catch (const c10::IndexError& error) {
+    PyErr_SetString(PyExc_IndexError, error.what_without_backtrace());
+  } catch (const c10::ValueError& error) {
+    PyErr_SetString(PyExc_ValueError, error.what_without_backtrace());
+  } catch (const c10::TypeError& error) {
+    PyErr_SetString(PyExc_TypeError, error.what_without_backtrace());
+  } catch (const c10::NotImplementedError& error) {
+    PyErr_SetString(PyExc_NotImplementedError, error.what_without_backtrace());
   } catch (const c10::Error& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
   }

@@ -36,9 +36,9 @@ T ValueOrThrow(StatusOr<T> result) {
 // Makes the module's functions raise ValueError (kInvalidArgument, kOutOfRange), KeyError
 // (kNotFound), NotImplementedError (kUnimplemented), TimeoutError (kDeadlineExceeded),
 // torch.distributed.DistNetworkError (kUnavailable: another rank is missing) and else RuntimeError,
-// with the status's message; for LibTorch's errors RuntimeError or its class in
-// torch.distributed, without its stack trace. Exceptions of Python code pass
-// through.
+// with the status's message; for LibTorch's errors the class that PyTorch raises, such as
+// torch.OutOfMemoryError and IndexError, without LibTorch's stack trace. Exceptions of Python code
+// pass through.
 void RegisterErrors(pybind11::module_& module);
 
 }  // namespace ds::python

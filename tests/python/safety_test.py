@@ -80,6 +80,57 @@ for stage in range(3):
     assert torch.equal(weight, before), "a module without its engine keeps its values"
 """)
 
+    def test_one_rank_has_parameters_elsewhere_too(self):
+        self.check("""
+away = {"stage": 3, "offload_optimizer": {"device": "cpu"}}
+engine = make(0, zero_optimization=away)
+weight = engine.module[0].weight
+assert weight.ds_status is zero.ZeroParamStatus.NOT_AVAILABLE, weight.ds_status
+raises("sharded", lambda: weight + 1)
+with zero.GatheredParameters([weight]):
+    assert weight.ds_status is zero.ZeroParamStatus.AVAILABLE
+    value = weight.detach().clone()
+assert weight.ds_status is zero.ZeroParamStatus.NOT_AVAILABLE
+config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+second = dsrun.initialize(model=engine.module, config=config)[0]  # takes the module over
+assert torch.equal(second.module[0].weight, value)
+model = torch.nn.Sequential(torch.nn.Embedding(10, 4, max_norm=1.0))
+raises("0 has max_norm=1.0", lambda: dsrun.initialize(model=model, config={
+    **config, "zero_optimization": away}), NotImplementedError)
+""")
+
+    def test_an_interrupted_forward_leaves_the_engine_usable(self):
+        self.check("""
+class Interrupted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+        self.stops = False
+    def forward(self, x):
+        x = self.inner[0](x)
+        if self.stops:
+            raise KeyboardInterrupt
+        return self.inner[1](x)
+
+torch.manual_seed(0)
+model = Interrupted()
+engine = dsrun.initialize(model=model, config={
+    "train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+    "zero_optimization": {"stage": 3}})[0]
+before = loss_of(engine)
+engine.backward(before)
+engine.step()
+model.stops = True
+raises("", lambda: loss_of(engine), KeyboardInterrupt)
+model.stops = False
+with zero.GatheredParameters(list(model.parameters()), modifier_rank=0):  # no pass is in progress
+    pass
+after = loss_of(engine)
+engine.backward(after)
+engine.step()
+assert after < before and engine.global_samples == 4 * dsrun.comm.get_world_size(), engine.global_samples
+""", ranks=2)
+
     def test_parameters_of_later_stay_with_the_module(self):
         self.check("""
 engine = make(1)

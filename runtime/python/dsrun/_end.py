@@ -4,10 +4,14 @@ import atexit
 import signal
 import sys
 import traceback
+import weakref
 
 import torch
 
 from . import _native
+
+# The engines of the process, which end before its connections do.
+engines: weakref.WeakSet = weakref.WeakSet()
 
 _show = sys.excepthook
 
@@ -29,6 +33,8 @@ def _report(kind, error, trace) -> None:
 
 
 def _leave() -> None:
+    for engine in list(engines):
+        engine.destroy()
     _native.leave()
     # dsrun stops ranks that wait for this one. Its own status, which is the reason, shall be seen.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

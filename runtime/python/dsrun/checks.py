@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from . import _native, comm, optimizers
-from .config import section, training_dtype
+from .config import training_dtype
 
 
 def _find_difference(key: str, one, other) -> tuple | None:
@@ -50,10 +50,8 @@ def _loses_writes(config: dict) -> str:
     dtype = training_dtype(config)
     if dtype is not None:
         return f"in {str(dtype).removeprefix('torch.')}"
-    zero = section(config, "zero_optimization")
-    on_nvme = section(zero, "offload_param").get("device") == "nvme"
-    if zero.get("stage") == 3 and (comm.get_world_size() > 1 or on_nvme):
-        return "at ZeRO stage 3"
+    if _native.shards_parameters(json.dumps(config, allow_nan=False)):
+        return "where ZeRO shards or offloads the parameters"
     return ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _native, comm, engine_checkpoints, optimizers
+from . import _end, _native, comm, engine_checkpoints, optimizers
 from . import groups as groups_of_ranks
 from .checks import (check_all_grouped, check_kept_in_fp32, check_layers, check_renormalised,
                      check_same_on_ranks)
@@ -59,7 +59,7 @@ class Engine(nn.Module):
         check_same_on_ranks(native_config)
         trains = "optimizer" in native_config
         if trains:
-            check_renormalised(module, config)
+            check_renormalised(module, native_config)
         if lr_scheduler is not None and not trains:
             raise ValueError("initialize(lr_scheduler=...) without an optimizer: give one, or name "
                              "one in the config")
@@ -87,6 +87,7 @@ class Engine(nn.Module):
                 write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)
+        _end.engines.add(self)
         self.passes = Passes(module, units, self.native)
         self._own_parameters(units)
         self.optimizer = self.lr_scheduler = None
@@ -111,6 +112,7 @@ class Engine(nn.Module):
 
     def _own_parameters(self, units) -> None:
         self._names = {id(p): n for u in units for n, p in u.parameters.items()}
+        self._sharded = set(self.native.sharded_parameters)
         number = 0
         for module in self.module.modules():
             module.__dict__["ds_external_parameters"] = no_external_parameters
@@ -120,22 +122,14 @@ class Engine(nn.Module):
                 parameter.ds_id = number
                 parameter.ds_shape = parameter.shape
                 parameter.ds_numel = parameter.numel()
-                parameter.ds_status = self.idle_status_of(parameter)
+                parameter.ds_status = self.idle_status_of(name)
                 parameter.ds_active_sub_modules = set()
                 number += 1
 
-    @property
-    def idle_status(self) -> ZeroParamStatus:
-        return self._idle_status(comm.get_world_size())
-
-    def idle_status_of(self, parameter) -> ZeroParamStatus:
-        """The status between passes; of an expert that one rank has alone it is AVAILABLE."""
-        parts = self._apart.ep_size if id(parameter) in self._apart.parameters else 1
-        return self._idle_status(comm.get_world_size() // parts)
-
-    def _idle_status(self, holders: int) -> ZeroParamStatus:
-        sharded = self.zero_optimization_stage() == 3 and holders > 1
-        return ZeroParamStatus.NOT_AVAILABLE if sharded else ZeroParamStatus.AVAILABLE
+    def idle_status_of(self, name: str) -> ZeroParamStatus:
+        """The status between passes of the parameter with this name."""
+        return (ZeroParamStatus.NOT_AVAILABLE if name in self._sharded
+                else ZeroParamStatus.AVAILABLE)
 
     def __getattr__(self, name: str) -> Any:
         """The engine has the module's attributes, such as dtype."""
@@ -158,7 +152,11 @@ class Engine(nn.Module):
             if self.optimizer is None:
                 contexts.enter_context(torch.no_grad())
             contexts.enter_context(self._autocast())
-            return self.module(*args, **kwargs)
+            try:
+                return self.module(*args, **kwargs)
+            except BaseException:  # of KeyboardInterrupt, modules do not tell their hooks
+                self.passes.forget()
+                raise
 
     def _autocast(self):
         """The context of torch_autocast. Without that section, none applies within the module."""
@@ -523,7 +521,7 @@ class Engine(nn.Module):
     def _give_back(self) -> None:
         """Destroys the engine; the module has its values on every rank. Collective."""
         values = {}
-        if self.idle_status is ZeroParamStatus.NOT_AVAILABLE:
+        if self._sharded:
             self.native.open_gathered(sorted(self._names.values()), None)
             values = {p: p.detach().clone() for p in self.module.parameters()}
             self.native.close_gathered("")

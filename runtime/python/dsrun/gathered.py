@@ -46,8 +46,8 @@ class GatheredOfEngine:
         if self.is_within:
             return
         self.engine.gathered = None
-        for parameter, _ in self.owned:
-            parameter.ds_status = self.engine.idle_status_of(parameter)
+        for parameter, name in self.owned:
+            parameter.ds_status = self.engine.idle_status_of(name)
         self.engine.passes.resume()
         changed = self._find_changes()
         self.engine.native.close_gathered(describe_error(kind, error) or changed)
