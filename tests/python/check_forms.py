@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import dsrun
+from dsrun import zero
 
 RANK, RANKS, STEPS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), 3
 
@@ -109,15 +110,55 @@ class Recomputed(nn.Module):
     def last(self, x):
         return self.blocks[0](x) @ self.first.weight
 
+    def before_its_block(self, x):
+        return self.blocks[1](x @ self.first.weight)
+
     def forward(self, x):
         x = self.first(x)
-        for step in (*self.blocks, self.last):
+        for step in (*self.blocks, self.before_its_block, self.last):
             x = checkpoint(step, x, use_reentrant=self.use_reentrant)
         return x.pow(2).mean()
 
 
+class Declared(nn.Module):
+    """Reads weights by references of its own, which it declares."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.blocks = nn.ModuleList(Reader(self.first.weight) for _ in range(2))
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return x.pow(2).mean()
+
+
+class Reader(Block):
+    def __init__(self, weight):
+        super().__init__()
+        self.kept = [weight]
+        zero.register_external_parameter(self, weight)
+
+    def forward(self, x):
+        return torch.tanh(self.inner(x @ self.kept[0]))
+
+
+class Retried(InPlace):
+    """Is called while its caller handles an exception, as a second try is."""
+
+    def forward(self, x):
+        try:
+            raise MemoryError
+        except MemoryError:
+            return super().forward(x)
+
+
 FORMS = {"own parameters beside inner modules": OwnBesideInner, "changed containers": ChangedContainers,
-         "objects": Objects, "changed inputs": InPlace, "recomputed functions": lambda: Recomputed(False),
+         "objects": Objects, "changed inputs": InPlace, "changed inputs in an except block": Retried,
+         "declared reads": Declared,
+         "recomputed functions": lambda: Recomputed(False),
          "recomputed functions, reentrant": lambda: Recomputed(True)}
 
 

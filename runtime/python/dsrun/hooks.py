@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from .ownership import OwnedParameters
-from .units import Unit
+from .units import Unit, declared_reads
 
 
 def _map_tensors(function, tree, in_place: bool = True):
@@ -143,6 +143,11 @@ class Passes:
         self.reads = [set(unit.also_reads) for unit in units]
         # The outer units of calls whose inputs have no gradients: see _read_with.
         self.outer: list[set[int]] = [set() for _ in units]
+        # The node of the graph that runs a function of checkpoint() again, and the units that the
+        # function has read.
+        self.recomputing = None
+        self.recomputed: set[int] = set()
+        self.handled: list = []  # the exception that was handled when each module was called
         self.depth = 0
         self.closed = False
         self._suspensions = 0
@@ -150,6 +155,9 @@ class Passes:
         self.watched: list[nn.Module] = []
         self._attach(model)
         self.owned = OwnedParameters(model, units)
+        for module in model.modules():
+            if "_dsrun_declared_reads" in module.__dict__:
+                self.add_declared_reads(module)
 
     def __deepcopy__(self, memo):
         return None
@@ -169,6 +177,20 @@ class Passes:
             if any(p is not None for p in module._parameters.values()):
                 self.watched.append(module)
                 module._parameters = WatchedParameters(module._parameters, self.on_read)
+
+    def add_declared_reads(self, module: nn.Module) -> None:
+        """Makes the unit that runs while the module does a reader of what the module declares."""
+        unit = self._unit_around(module)
+        for parameter in declared_reads(module):
+            if unit is not None and id(parameter) in self.owner:
+                self._add_read(unit, self.owner[id(parameter)])
+        if unit is not None and self.frames[-1:] == [unit]:
+            self.enter(unit)
+
+    def _unit_around(self, module: nn.Module) -> int | None:
+        found = [(len(list(outer.modules())), index) for index, unit in enumerate(self.units)
+                 for outer in unit.modules if any(module is inner for inner in outer.modules())]
+        return min(found)[1] if found else None
 
     def detach(self) -> None:
         if self.closed:  # another engine may have hooks by now
@@ -210,7 +232,12 @@ class Passes:
         if self.closed or self.suspended or not (self.frames or recomputes):
             return
         unit = self.owner.get(id(parameter))
-        if unit is None or unit in self.readable:
+        if unit is None:
+            return
+        if recomputes:
+            self._read_recomputed(unit)
+            self.recomputed.add(unit)
+        if unit in self.readable:
             return
         if recomputes:
             self.enter(unit)
@@ -218,6 +245,19 @@ class Passes:
         frame = self.frames[-1]
         self._add_read(frame, unit)
         self.enter(frame)
+
+    def _read_recomputed(self, unit: int) -> None:
+        """Makes the unit a reader of those that the running function of checkpoint() has read.
+
+        In the backward pass, the function's operations with those come after the unit.
+        """
+        node = torch._C._current_autograd_node()
+        if node is not self.recomputing:  # another function, or another call of it
+            self.recomputing = node
+            self.recomputed = set()
+            self.readable = set()
+        for read in self.recomputed:
+            self._add_read(unit, read)
 
     def _add_read(self, unit: int, other: int) -> None:
         if other == unit or other in self.reads[unit] or not self.units[other].parameters:
@@ -268,14 +308,27 @@ class Passes:
     def _is_trained(self, unit: int) -> bool:
         return any(p.requires_grad for p in self.units[unit].parameters.values())
 
+    def forget(self) -> None:
+        """Forgets the pass in progress: the next call of a module begins another."""
+        self.depth = 0
+        self.handled.clear()
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        self.frames.clear()
+        self.given.clear()
+        self.recomputing = None
+        self.recomputed = set()
+        self.readable = set()
+
     def before(self, unit: int | None, args, kwargs):
+        self.handled.append(sys.exc_info()[1])
         if not in_backward():
             if self.depth == 0:
                 if torch.is_grad_enabled():  # else functional_call may evaluate with other ones
                     self.owned.check()
-                self.frames.clear()
-                self.given.clear()
-                self.readable = set()
+                del self.handled[:-1]
+                self._forget_calls()
                 evaluates = not torch.is_grad_enabled() and not self.owned.module.training
                 self.native.begin_forward(count_samples((args, kwargs)), _count_labels(kwargs),
                                           evaluates)
@@ -289,6 +342,8 @@ class Passes:
             if torch.is_grad_enabled():
                 self._read_with(unit, (args, kwargs))
             changed, given = self.leave(self.frames[-1], (args, kwargs))
+        elif in_backward():
+            self._read_recomputed(unit)
         self.frames.append(unit)
         self.given.append(given)
         if self.is_used(unit):
@@ -296,7 +351,9 @@ class Passes:
         return changed
 
     def after(self, unit: int | None, output):
-        failed = output is None and sys.exc_info()[0] is not None
+        # Within an `except` block of the script, an exception is handled from the start.
+        handled = self.handled.pop() if self.handled else None
+        failed = output is None and sys.exc_info()[1] is not handled
         if unit is not None and self.frames:
             self.frames.pop()
             given = self.given.pop()

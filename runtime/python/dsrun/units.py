@@ -72,6 +72,11 @@ def owner_of(parameter: torch.Tensor):
     return (engine, owner.name) if engine is not None else (None, "")
 
 
+def declared_reads(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that zero.register_external_parameter has declared for the module."""
+    return module.__dict__.setdefault("_dsrun_declared_reads", [])
+
+
 def is_leaf_module(module: nn.Module) -> bool:
     return getattr(module, "_dsrun_leaf", False)
 

@@ -9,7 +9,7 @@ import torch
 from .gathered import GatheredOfEngine
 from .model_init import Init
 from .shards import Opened, ZeroParamStatus, is_sharded, settle
-from .units import is_leaf_module, owner_of, set_z3_leaf_modules
+from .units import declared_reads, is_leaf_module, owner_of, set_z3_leaf_modules
 
 __all__ = ["GatheredParameters", "Init", "ZeroParamStatus", "is_leaf_module",
            "register_external_parameter", "set_z3_leaf_modules", "unregister_external_parameter"]
@@ -78,8 +78,22 @@ class GatheredParameters:
 
 
 def register_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
-    """Accepted for scripts written for DeepSpeed: the engine finds such reads by itself."""
+    """Declares that the module's forward reads a parameter of another module.
+
+    The engine finds by itself what a forward reads as an attribute of a module, such as
+    `self.other.weight`. Reads through other objects, such as a list of parameters, it cannot see:
+    declare those, before or after `initialize`.
+    """
+    if not isinstance(module, torch.nn.Module) or not isinstance(parameter, torch.nn.Parameter):
+        raise TypeError("register_external_parameter(module, parameter) needs a module and a parameter, "
+                        f"not {type(module).__name__} and {type(parameter).__name__}")
+    declared_reads(module).append(parameter)
+    engine, _ = owner_of(parameter)
+    if engine is not None:
+        engine.passes.add_declared_reads(module)
 
 
 def unregister_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
-    """See register_external_parameter."""
+    """Takes a declaration back, for engines that are made later."""
+    declared = declared_reads(module)
+    declared[:] = [other for other in declared if other is not parameter]
