@@ -1,10 +1,14 @@
 """The ranks of the job: DeepSpeed's ``deepspeed.comm`` as far as scripts use it."""
 
+from __future__ import annotations
+
+import datetime
 import os
+from typing import Any
 
 import torch
 
-from . import _native
+from . import _native, mpi_ranks
 
 
 def _choose_device() -> str:
@@ -23,6 +27,7 @@ def _choose_device() -> str:
 def _join() -> None:
     if _native.is_joined():
         return
+    mpi_ranks.set_variables()
     kind = _choose_device()
     try:
         _native.join(kind)
@@ -39,18 +44,38 @@ def get_device() -> torch.device:
     return torch.device(_native.device())
 
 
-def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_port=29500,
-                     verbose=True, timeout=None, init_method=None, dist_init_required=None,
-                     config=None, rank=-1, world_size=-1):
-    """Joins the job that the environment describes (RANK, WORLD_SIZE, ...); idempotent.
+def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool = True,
+                     distributed_port: int = mpi_ranks.DEFAULT_PORT, verbose: bool = True,
+                     timeout: datetime.timedelta | None = None, init_method: str | None = None,
+                     dist_init_required: bool | None = None, config: Any = None, rank: int = -1,
+                     world_size: int = -1) -> None:
+    """Joins the job that the environment describes; idempotent.
 
-    The arguments of DeepSpeed are accepted. `rank` and `world_size`, if given, must be those of
-    the environment. dsrun uses its own collectives, next to torch.distributed if the script uses
-    that itself.
+    These are RANK, WORLD_SIZE, ... of dsrun and torchrun, else the variables of mpirun, mpiexec or srun.
+    dsrun uses its own collectives, next to torch.distributed if the script uses that itself.
+
+    Args:
+        auto_mpi_discovery: if False, ranks of MPI without RANK and WORLD_SIZE are an error.
+        distributed_port: MASTER_PORT of MPI's ranks, if that is not set.
+        dist_init_required: if False, the job has to be joined already, or torch.distributed initialized.
+        rank, world_size: those of the environment, if given.
+        dist_backend, verbose, timeout, init_method, config: accepted; they have no effect.
+
+    Raises:
+        RuntimeError: ranks are missing, or variables contradict each other.
+        ValueError: `rank` or `world_size` contradicts the environment.
     """
-    for name, given in (("RANK", rank), ("WORLD_SIZE", world_size)):
-        if given >= 0 and int(os.environ.get(name, "0" if name == "RANK" else "1")) != given:
-            raise ValueError(f"init_distributed({name.lower()}={given}) contradicts ${name}")
+    if dist_init_required is False and not (_native.is_joined() or torch.distributed.is_initialized()):
+        raise RuntimeError("init_distributed(dist_init_required=False), and nothing is initialized: leave "
+                           "the argument out, or call init_distributed() before")
+    if auto_mpi_discovery:
+        mpi_ranks.set_variables(distributed_port)
+    else:
+        mpi_ranks.refuse_unknown_rank()
+    for name, given, alone in (("RANK", rank, 0), ("WORLD_SIZE", world_size, 1)):
+        if given >= 0 and int(os.environ.get(name, alone)) != given:
+            found = f"{name}={os.environ[name]}" if name in os.environ else f"{name}, which is not set"
+            raise ValueError(f"init_distributed({name.lower()}={given}) contradicts {found}")
     _join()
 
 

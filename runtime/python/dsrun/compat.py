@@ -20,6 +20,7 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.metadata
+import inspect
 import logging
 import os
 import runpy
@@ -29,8 +30,8 @@ import types
 import torch
 
 from . import (_native, accelerator, arguments, checkpoint_files, checkpointing, comm, dataloader,
-               diagnostics, elasticity, engine, groups, lr_schedules, moe, ops, parts, pipe, pipe_engine,
-               pipe_topology, refused, utils, zero)
+               diagnostics, elasticity, engine, groups, lr_schedules, moe, mpi_ranks, ops, parts, pipe,
+               pipe_engine, pipe_topology, refused, utils, zero)
 
 VERSION = f"0.19.8+dsrun.{_native.version}"  # of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
@@ -61,7 +62,9 @@ def leave_distributed() -> None:
 @functools.wraps(engine.initialize)
 def initialize(*args, **kwargs):
     """dsrun.initialize, with torch.distributed initialized, as DeepSpeed's scripts expect it."""
-    init_distributed()
+    given = inspect.signature(engine.initialize).bind_partial(*args, **kwargs).arguments
+    init_distributed(**{name: given[name] for name in ("distributed_port", "dist_init_required")
+                        if name in given})
     return engine.initialize(*args, **kwargs)
 
 
@@ -215,6 +218,8 @@ def install() -> None:
     """
     if is_installed():
         return
+    # Accelerate and transformers read them before init_distributed, which knows the port.
+    mpi_ranks.set_variables(port=None)
     if "deepspeed" in sys.modules:
         raise RuntimeError("dsrun.compat.install: DeepSpeed itself has been imported already; "
                            "call install() first, or import only one")

@@ -599,7 +599,7 @@ def initialize(args: Any = None, model: nn.Module | None = None,
         collate_fn: for the returned loader.
         config: ds_config as a dictionary or a path (also config_params), if args.deepspeed_config
             is not given.
-        distributed_port, dist_init_required: accepted; the environment describes the job.
+        distributed_port, dist_init_required: as for init_distributed.
 
     Raises:
         ValueError: the config is not valid, or contradicts the model.
@@ -611,7 +611,7 @@ def initialize(args: Any = None, model: nn.Module | None = None,
         if given is not None:
             raise NotImplementedError(f"initialize({name}=...): Python modules are trained with "
                                       "data parallelism and ZeRO")
-    comm.init_distributed()
+    comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     read = read_config(args, config, config_params)
     if optimizer is not None and callable(optimizer) and not hasattr(optimizer, "param_groups"):
         optimizer = optimizer(model_parameters or [p for p in model.parameters()
