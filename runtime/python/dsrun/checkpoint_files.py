@@ -31,7 +31,7 @@ def replace_file(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def save_with_client_state(native, folder: Path, client: dict, frozen: bool) -> None:
+def save_with_client_state(native: _native.Engine, folder: Path, client: dict, frozen: bool) -> None:
     """Saves an engine's state to the folder, with `client` of rank 0 in the same move. Collective."""
     failure = None
 
@@ -104,9 +104,9 @@ def _folder_of(checkpoint_dir, tag: str | None) -> Path:
     return folder
 
 
-def get_fp32_state_dict_from_zero_checkpoint(
-        checkpoint_dir, tag: str | None = None, exclude_frozen_parameters: bool = False,
-        lazy_mode: bool = False) -> dict[str, torch.Tensor]:
+def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: str | os.PathLike, tag: str | None = None,
+                                             exclude_frozen_parameters: bool = False,
+                                             lazy_mode: bool = False) -> dict[str, torch.Tensor]:
     """Returns the fp32 weights and the buffers that engine.save_checkpoint saved.
 
     Of tied parameters it has the first name. `lazy_mode` is accepted; the tensors are read at once.
@@ -118,7 +118,7 @@ def get_fp32_state_dict_from_zero_checkpoint(
     return _native.read_weights(str(_folder_of(checkpoint_dir, tag)))
 
 
-def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir,
+def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir: str | os.PathLike,
                                          tag: str | None = None) -> nn.Module:
     """Loads the fp32 weights into the model, on the CPU, and returns it.
 
@@ -172,10 +172,11 @@ def _divide(state: dict[str, torch.Tensor], limit: float) -> list[dict[str, torc
     return parts
 
 
-def convert_zero_checkpoint_to_fp32_state_dict(
-        checkpoint_dir, output_dir, max_shard_size: int | str | None = "5GB",
-        safe_serialization: bool = False, tag: str | None = None,
-        exclude_frozen_parameters: bool = False) -> None:
+def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir: str | os.PathLike,
+                                               output_dir: str | os.PathLike,
+                                               max_shard_size: int | str | None = "5GB",
+                                               safe_serialization: bool = False, tag: str | None = None,
+                                               exclude_frozen_parameters: bool = False) -> None:
     """Writes the fp32 weights to pytorch_model.bin, or model.safetensors, in the folder output_dir.
 
     Above max_shard_size they are several files, with an index, as transformers loads them.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from typing import Any
+
 import torch.utils.checkpoint
 
 from .config import read_config, section
@@ -9,9 +13,10 @@ from .config import read_config, section
 _configured = False
 
 
-def configure(mpu_=None, deepspeed_config=None, partition_activations=None,
-              contiguous_checkpointing=None, num_checkpoints=None, checkpoint_in_cpu=None,
-              synchronize=None, profile=None) -> None:
+def configure(mpu_: Any = None, deepspeed_config: dict | str | os.PathLike | None = None,
+              partition_activations: bool | None = None, contiguous_checkpointing: bool | None = None,
+              num_checkpoints: int | None = None, checkpoint_in_cpu: bool | None = None,
+              synchronize: bool | None = None, profile: bool | None = None) -> None:
     """Accepts DeepSpeed's arguments; those that would store activations elsewhere are refused.
 
     An argument that is None has its value from `deepspeed_config`, a dictionary or a path.
@@ -29,9 +34,10 @@ def configure(mpu_=None, deepspeed_config=None, partition_activations=None,
 
 
 def is_configured() -> bool:
+    """Returns whether `configure` has been called in this process."""
     return _configured
 
 
-def checkpoint(function, *args):
+def checkpoint(function: Callable, *args: Any) -> Any:
     """Runs function(*args) and recomputes it in the backward pass (PyTorch's, non-reentrant)."""
     return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=False)

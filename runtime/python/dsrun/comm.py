@@ -95,14 +95,14 @@ def _check_group(group) -> None:
                                   "for others")
 
 
-def get_rank(group=None) -> int:
+def get_rank(group: torch.distributed.ProcessGroup | None = None) -> int:
     """Returns this rank, among all of the job."""
     _check_group(group)
     _join()
     return _native.rank()
 
 
-def get_world_size(group=None) -> int:
+def get_world_size(group: torch.distributed.ProcessGroup | None = None) -> int:
     """Returns the number of ranks of the job."""
     _check_group(group)
     _join()
@@ -115,14 +115,15 @@ def get_local_rank() -> int:
     return _native.local_rank()
 
 
-def barrier(group=None) -> None:
+def barrier(group: torch.distributed.ProcessGroup | None = None) -> None:
     """Waits for all ranks."""
     _check_group(group)
     _join()
     _native.barrier()
 
 
-def broadcast(tensor: torch.Tensor, src: int, group=None) -> None:
+def broadcast(tensor: torch.Tensor, src: int,
+              group: torch.distributed.ProcessGroup | None = None) -> None:
     """Copies the tensor of rank `src` into the contiguous `tensor` of every rank."""
     _check_group(group)
     if not tensor.is_contiguous():

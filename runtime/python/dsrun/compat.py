@@ -16,6 +16,7 @@ that is not here raises AttributeError or ModuleNotFoundError. Nothing is instal
 from __future__ import annotations
 
 import atexit
+import datetime
 import functools
 import importlib
 import importlib.machinery
@@ -26,6 +27,8 @@ import os
 import runpy
 import sys
 import types
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -37,7 +40,8 @@ VERSION = f"0.19.8+dsrun.{_native.version}"  # of the interface
 _METADATA = f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {VERSION}\n"
 
 
-def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
+def init_distributed(dist_backend: str | None = None, *args: Any,
+                     timeout: datetime.timedelta | None = None, **kwargs: Any) -> None:
     """Joins dsrun's job and, as DeepSpeed does, torch.distributed."""
     comm.init_distributed(dist_backend, *args, **kwargs)
     if torch.distributed.is_initialized():
@@ -55,12 +59,13 @@ def init_distributed(dist_backend=None, *args, timeout=None, **kwargs) -> None:
 
 
 def leave_distributed() -> None:
+    """Ends torch.distributed and its threads, if it is initialized."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 @functools.wraps(engine.initialize)
-def initialize(*args, **kwargs):
+def initialize(*args: Any, **kwargs: Any) -> tuple:
     """dsrun.initialize, with torch.distributed initialized, as DeepSpeed's scripts expect it."""
     given = inspect.signature(engine.initialize).bind_partial(*args, **kwargs).arguments
     init_distributed(**{name: given[name] for name in ("distributed_port", "dist_init_required")
@@ -72,13 +77,13 @@ class Init(zero.Init):
     """zero.Init, with torch.distributed initialized, as transformers' loading of models needs it."""
 
     @functools.wraps(zero.Init.__init__)
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if self.enabled:
             init_distributed()
 
 
-def log_dist(message: str, ranks=None, level=logging.INFO) -> None:
+def log_dist(message: str, ranks: Sequence[int] | None = None, level: int = logging.INFO) -> None:
     """Logs the message on the ranks of the list; on all ranks for None or -1 in it."""
     if not ranks or -1 in ranks or comm.get_rank() in ranks:
         utils.logger.log(level, message)
@@ -207,6 +212,7 @@ def _let_accelerate_find_ranks() -> None:
 
 
 def is_installed() -> bool:
+    """Returns whether `import deepspeed` gives dsrun in this process."""
     return getattr(sys.modules.get("deepspeed"), "__version__", None) == VERSION
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -43,7 +44,8 @@ def _check_types(config: dict) -> dict:
     return {key: value for key, value in config.items() if key not in none} if none else config
 
 
-def read_config(args, config, config_params) -> dict:
+def read_config(args: Any, config: dict | str | os.PathLike | None,
+                config_params: dict | str | os.PathLike | None) -> dict:
     """Returns ds_config as a dictionary: `config`, else `config_params`, or the config of `args`."""
     given = config if config is not None else config_params
     of_args = getattr(args, "deepspeed_config", None)
@@ -66,7 +68,7 @@ def section(config: dict, name: str) -> dict:
     return value if isinstance(value, dict) else {}
 
 
-def to_json(value):
+def to_json(value: Any) -> Any:
     """Returns ds_config with values of JSON alone, which has no infinity.
 
     Two keys may be infinite: steps_per_print, as Accelerate sets it, for never, and

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+from collections.abc import Callable
 
 import torch
 
@@ -33,7 +34,7 @@ def see_memory_usage(message: str, force: bool = False) -> None:
     device.reset_peak_memory_stats()
 
 
-def instrument_w_nvtx(func):
+def instrument_w_nvtx(func: Callable) -> Callable:
     """Makes each call of the function a range of NVTX, on a GPU."""
 
     @functools.wraps(func)

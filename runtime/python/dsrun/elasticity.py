@@ -24,6 +24,7 @@ class ElasticityIncompatibleWorldSize(ElasticityError):
 
 
 def elasticity_enabled(ds_config: dict) -> bool:
+    """Returns the value of elasticity.enabled in ds_config; False without it."""
     return bool(ds_config.get("elasticity", {}).get("enabled", False))
 
 
@@ -32,7 +33,9 @@ def _solve(ds_config: dict, gpus: int | None):
 
 
 def compute_elastic_config(ds_config: dict, target_deepspeed_version: str = "0.19.8",
-                           world_size: int = 0, return_microbatch: bool = False):
+                           world_size: int = 0,
+                           return_microbatch: bool = False
+                           ) -> tuple[int, list[int]] | tuple[int, list[int], int | None]:
     """Returns (train batch size, valid numbers of GPUs[, micro-batch size per GPU]).
 
     The micro-batch size comes with a world_size or with return_microbatch=True, which needs one;

@@ -154,15 +154,18 @@ def _get_broadcast_src_rank() -> int:
     return _get_data_parallel_group_ranks()[0]
 
 
-def get_model_parallel_group():
+def get_model_parallel_group() -> dist.ProcessGroup | None:
+    """The ranks with one model: a pipeline's, else this rank alone."""
     return _group_of_torch(_model_parts())
 
 
 def get_model_parallel_world_size() -> int:
+    """The number of ranks of `get_model_parallel_group`."""
     return len(_own(_model_parts()))
 
 
 def get_model_parallel_rank() -> int:
+    """This rank's place in `get_model_parallel_group`, from 0."""
     return _own(_model_parts()).index(_rank())
 
 
@@ -183,7 +186,7 @@ def _create_expert_and_data_parallel(expert_parallel_size_: int,
                                                                 use_data_before_expert_parallel_)
 
 
-def initialize(ep_size: int = 1, mpu=None) -> None:
+def initialize(ep_size: int = 1, mpu: object = None) -> None:
     """Makes the groups for experts, as DeepSpeed's deprecated function does."""
     if mpu is not None:
         raise NotImplementedError("groups.initialize(mpu=...): Python modules are trained with "

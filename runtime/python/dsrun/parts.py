@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -10,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from . import _native
 
 
-def clone_tensors_for_torch_save(item, device=torch.device("cpu")):
+def clone_tensors_for_torch_save(item: Any, device: torch.device | str = torch.device("cpu")) -> Any:
     """Returns the item with copies of its tensors, which share no storage with other values.
 
     Looks into lists, tuples, which named ones become as well, and dictionaries.
@@ -26,7 +28,8 @@ def clone_tensors_for_torch_save(item, device=torch.device("cpu")):
     return item
 
 
-def move_to_device(item, device, criterion_func=None):
+def move_to_device(item: Any, device: torch.device | str,
+                   criterion_func: Callable[[Any], bool] | None = None) -> Any:
     """Returns the item with its tensors on the device, also those in lists, tuples and dicts.
 
     Tensors for which criterion_func is true are moved in place.
@@ -52,7 +55,7 @@ class OnDevice(TorchFunctionMode):
 
     _constructors = (torch.empty, torch.zeros, torch.ones, torch.full)
 
-    def __init__(self, dtype: torch.dtype, device="meta", enabled: bool = True):
+    def __init__(self, dtype: torch.dtype, device: torch.device | str = "meta", enabled: bool = True):
         super().__init__()
         self.dtype, self.device, self.enabled = dtype, device, enabled
 
@@ -87,6 +90,8 @@ class OnDevice(TorchFunctionMode):
 
 
 class OffloadDeviceEnum(str, enum.Enum):
+    """Where ds_config's offload_param and offload_optimizer keep state."""
+
     none = "none"
     cpu = "cpu"
     nvme = "nvme"

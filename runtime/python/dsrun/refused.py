@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
 
-def tp_model_init(model, tp_size=1, dtype=None, config=None, **kwargs):
+
+def tp_model_init(model: Any, tp_size: int = 1, dtype: Any = None, config: Any = None,
+                  **kwargs: Any) -> None:
     """Refuses: Python modules are not divided between ranks."""
     raise NotImplementedError("tp_model_init: Python modules are trained with data parallelism and "
                               "ZeRO; stage 3 divides their weights between the ranks")
@@ -13,7 +16,8 @@ class UlyssesSPAttentionHF:
     """Refuses: Python modules have no sequence parallelism."""
 
     @classmethod
-    def register_with_transformers(cls, *args, **kwargs):
+    def register_with_transformers(cls, *args: Any, **kwargs: Any) -> None:
+        """Raises NotImplementedError, which names the alternative."""
         raise NotImplementedError(
             "UlyssesSPAttentionHF: sequences of Python modules are not divided between ranks. C++ "
             "models have sequence parallelism: dsrun train --sp")
@@ -22,5 +26,5 @@ class UlyssesSPAttentionHF:
 class UlyssesSPDataLoaderAdapter:
     """Refuses, as UlyssesSPAttentionHF."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         UlyssesSPAttentionHF.register_with_transformers()
