@@ -10,6 +10,7 @@ run in C++.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -82,7 +83,7 @@ class _Schedule:
 class LRRangeTest(_Schedule):
     """Raises the rate by lr_range_test_step_rate of the least one every step_size steps."""
 
-    def __init__(self, optimizer, lr_range_test_min_lr: float = 1e-3,
+    def __init__(self, optimizer: Any, lr_range_test_min_lr: float = 1e-3,
                  lr_range_test_step_size: int = 2000, lr_range_test_step_rate: float = 1.0,
                  lr_range_test_staircase: bool = False, last_batch_iteration: int = -1):
         super().__init__(optimizer, last_batch_iteration)
@@ -94,6 +95,7 @@ class LRRangeTest(_Schedule):
         self._begin(self.min_lr)
 
     def get_lr(self) -> list[float]:
+        """The rates of the groups: the least ones, raised in stairs or step by step."""
         intervals = (self.last_batch_iteration + 1) / self.step_size
         if self.staircase:
             intervals = math.floor(intervals)
@@ -106,12 +108,13 @@ class OneCycle(_Schedule):
     The momentum is not cycled: that is refused for optimizers with betas (cycle_momentum=True).
     """
 
-    def __init__(self, optimizer, cycle_min_lr, cycle_max_lr, decay_lr_rate: float = 0.0,
+    def __init__(self, optimizer: Any, cycle_min_lr: float | list[float],
+                 cycle_max_lr: float | list[float], decay_lr_rate: float = 0.0,
                  cycle_first_step_size: float = 2000, cycle_second_step_size: float | None = None,
                  cycle_first_stair_count: int = 0, cycle_second_stair_count: int | None = None,
-                 decay_step_size: float = 0, cycle_momentum: bool = True,
-                 cycle_min_mom: float = 0.8, cycle_max_mom: float = 0.9,
-                 decay_mom_rate: float = 0.0, last_batch_iteration: int = -1):
+                 decay_step_size: float = 0, cycle_momentum: bool = True, cycle_min_mom: float = 0.8,
+                 cycle_max_mom: float = 0.9, decay_mom_rate: float = 0.0,
+                 last_batch_iteration: int = -1):
         super().__init__(optimizer, last_batch_iteration)
         if cycle_first_step_size <= 0:
             raise ValueError(f"cycle_first_step_size is positive, not {cycle_first_step_size}")
@@ -145,6 +148,7 @@ class OneCycle(_Schedule):
         return math.floor(part * stairs / size) / stairs if stairs > 0 else part / size
 
     def get_lr(self) -> list[float]:
+        """The rates of the groups: within the cycle, or in the decay after it."""
         total = self.first_size + self.second_size
         if self.last_batch_iteration < total:
             height = self._height()
@@ -184,7 +188,7 @@ class _Warmup(_Schedule):
 class WarmupLR(_Warmup):
     """Raises the rate to warmup_max_lr (the optimizer's own by default) and keeps it."""
 
-    def __init__(self, optimizer, warmup_min_lr: float = 0.0, warmup_max_lr: float | None = None,
+    def __init__(self, optimizer: Any, warmup_min_lr: float = 0.0, warmup_max_lr: float | None = None,
                  warmup_num_steps: int = 1000, warmup_type: str = "log",
                  last_batch_iteration: int = -1):
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
@@ -198,6 +202,7 @@ class WarmupLR(_Warmup):
         return 1.0
 
     def get_lr(self) -> list[float]:
+        """The rates of the groups: the least ones before the first step."""
         if self.last_batch_iteration < 0:
             return self.min_lrs
         warmth = self._warmth()
@@ -208,9 +213,9 @@ class WarmupLR(_Warmup):
 class WarmupDecayLR(WarmupLR):
     """WarmupLR, with a linear decay to warmup_min_lr at total_num_steps."""
 
-    def __init__(self, optimizer, total_num_steps: int, warmup_min_lr: float = 0.0,
-                 warmup_max_lr: float = 0.001, warmup_num_steps: int = 1000,
-                 warmup_type: str = "log", last_batch_iteration: int = -1):
+    def __init__(self, optimizer: Any, total_num_steps: int, warmup_min_lr: float = 0.0,
+                 warmup_max_lr: float = 0.001, warmup_num_steps: int = 1000, warmup_type: str = "log",
+                 last_batch_iteration: int = -1):
         super().__init__(optimizer, warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type,
                          last_batch_iteration)
         self._check_total(total_num_steps)
@@ -223,9 +228,9 @@ class WarmupDecayLR(WarmupLR):
 class WarmupCosineLR(_Warmup):
     """Raises the rates from warmup_min_ratio times their values, then lowers them by a cosine."""
 
-    def __init__(self, optimizer, total_num_steps: int, warmup_min_ratio: float = 0.0,
-                 warmup_num_steps: int = 1000, cos_min_ratio: float = 0.0001,
-                 warmup_type: str = "log", last_batch_iteration: int = -1):
+    def __init__(self, optimizer: Any, total_num_steps: int, warmup_min_ratio: float = 0.0,
+                 warmup_num_steps: int = 1000, cos_min_ratio: float = 0.0001, warmup_type: str = "log",
+                 last_batch_iteration: int = -1):
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
         self._check_total(total_num_steps)
         self.warmup_min_ratio = warmup_min_ratio
@@ -234,6 +239,7 @@ class WarmupCosineLR(_Warmup):
         self._begin([0.0] * len(self.org_lrs))
 
     def get_lr_ratio(self) -> float:
+        """The share of the optimizer's first rates, 0 before the first step."""
         if self.last_batch_iteration < 0:
             return 0.0
         warmth = self._warmth()
@@ -245,5 +251,6 @@ class WarmupCosineLR(_Warmup):
         return max(0.0, self.cos_min_ratio + (1.0 - self.cos_min_ratio) * cosine)
 
     def get_lr(self) -> list[float]:
+        """The rates of the groups: their first ones times `get_lr_ratio`."""
         ratio = self.get_lr_ratio()
         return [rate * ratio for rate in self.org_lrs]

@@ -7,6 +7,7 @@ PyTorch's do, and the others raise.
 from __future__ import annotations
 
 import torch
+from torch.optim.optimizer import ParamsT
 
 __all__ = ["DeepSpeedCPUAdagrad", "DeepSpeedCPUAdam", "DeepSpeedCPULion", "FusedAdam", "FusedLamb",
            "FusedLion"]
@@ -17,8 +18,9 @@ class DeepSpeedCPUAdam(torch.optim.Adam):
 
     engine_kind = ("Adam", ("betas", "eps"))
 
-    def __init__(self, model_params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
-                 weight_decay=0, amsgrad=False, adamw_mode=True, fp32_optimizer_states=True):
+    def __init__(self, model_params: ParamsT, lr: float = 1e-3, bias_correction: bool = True,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
+                 amsgrad: bool = False, adamw_mode: bool = True, fp32_optimizer_states: bool = True):
         if not bias_correction:
             raise NotImplementedError(f"{type(self).__name__}(bias_correction=False): name Adam "
                                       "in ds_config's \"optimizer\", which has that parameter")
@@ -32,8 +34,9 @@ class DeepSpeedCPUAdam(torch.optim.Adam):
 class FusedAdam(DeepSpeedCPUAdam):
     """DeepSpeedCPUAdam with the arguments of DeepSpeed's Adam for GPUs."""
 
-    def __init__(self, params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
-                 adam_w_mode=True, weight_decay=0.0, amsgrad=False, set_grad_none=True):
+    def __init__(self, params: ParamsT, lr: float = 1e-3, bias_correction: bool = True,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, adam_w_mode: bool = True,
+                 weight_decay: float = 0.0, amsgrad: bool = False, set_grad_none: bool = True):
         super().__init__(params, lr, bias_correction, betas, eps, weight_decay, amsgrad,
                          adam_w_mode)
 
@@ -43,8 +46,8 @@ class DeepSpeedCPUAdagrad(torch.optim.Adagrad):
 
     engine_kind = ("Adagrad", ("eps",))
 
-    def __init__(self, model_params, lr=1e-2, eps=1e-10, weight_decay=0, amsgrad=False,
-                 fp32_optimizer_states=True):
+    def __init__(self, model_params: ParamsT, lr: float = 1e-2, eps: float = 1e-10,
+                 weight_decay: float = 0, amsgrad: bool = False, fp32_optimizer_states: bool = True):
         if amsgrad:
             raise NotImplementedError("DeepSpeedCPUAdagrad(amsgrad=True)")
         super().__init__(model_params, lr, weight_decay=weight_decay, eps=eps)
@@ -60,10 +63,13 @@ class _OfEngine(torch.optim.Optimizer):
 
 
 class DeepSpeedCPULion(_OfEngine):
+    """Lion: steps by the sign of the momentum, with decoupled decay. Engines alone have it."""
+
     engine_kind = ("Lion", ("betas",))
 
-    def __init__(self, model_params, lr=1e-3, betas=(0.9, 0.999), weight_decay=0,
-                 fp32_optimizer_states=True):
+    def __init__(self, model_params: ParamsT, lr: float = 1e-3,
+                 betas: tuple[float, float] = (0.9, 0.999), weight_decay: float = 0,
+                 fp32_optimizer_states: bool = True):
         super().__init__(model_params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
         self.engine_params = {"fp32_optimizer_states": fp32_optimizer_states}
 
@@ -71,16 +77,20 @@ class DeepSpeedCPULion(_OfEngine):
 class FusedLion(DeepSpeedCPULion):
     """DeepSpeedCPULion with the arguments of DeepSpeed's Lion for GPUs."""
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), weight_decay=0.0, set_grad_none=True):
+    def __init__(self, params: ParamsT, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 weight_decay: float = 0.0, set_grad_none: bool = True):
         super().__init__(params, lr, betas, weight_decay)
 
 
 class FusedLamb(_OfEngine):
+    """LAMB: Adam's update, scaled for each parameter by norms. Engines alone have it."""
+
     engine_kind = ("Lamb", ("betas", "eps", "bias_correction", "max_coeff", "min_coeff"))
 
-    def __init__(self, params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
-                 eps_inside_sqrt=False, weight_decay=0.0, max_grad_norm=0.0, max_coeff=10.0,
-                 min_coeff=0.01, amsgrad=False):
+    def __init__(self, params: ParamsT, lr: float = 1e-3, bias_correction: bool = True,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 eps_inside_sqrt: bool = False, weight_decay: float = 0.0, max_grad_norm: float = 0.0,
+                 max_coeff: float = 10.0, min_coeff: float = 0.01, amsgrad: bool = False):
         if amsgrad:
             raise NotImplementedError("FusedLamb(amsgrad=True)")
         if max_grad_norm > 0:

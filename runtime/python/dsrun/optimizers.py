@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+
+from . import _native
 
 _HANDLED = {
     torch.optim.AdamW: ("AdamW", ("betas", "eps")),
@@ -125,7 +129,7 @@ def _with_decay_of(groups: list[dict], section: dict) -> dict | None:
     return {**section, "params": {**params, "weight_decay": max(decays)}}
 
 
-def from_parameters(model_parameters, section: dict) -> Groups:
+def from_parameters(model_parameters: Iterable, section: dict) -> Groups:
     """Describes `model_parameters`, tensors or groups, for ds_config's optimizer.
 
     The groups get their rates from the engine, which knows the rate of the config:
@@ -158,7 +162,7 @@ class EngineOptimizer(torch.optim.Optimizer):
     rates, all by one factor, raise NotImplementedError at the next step.
     """
 
-    def __init__(self, groups: Groups, native, has_schedule: bool, section: dict):
+    def __init__(self, groups: Groups, native: _native.Engine, has_schedule: bool, section: dict):
         # The list of the script's own optimizer: a scheduler of that sets rates there.
         self.param_groups = groups.param_groups
         self.defaults = {}
@@ -177,16 +181,19 @@ class EngineOptimizer(torch.optim.Optimizer):
                 for group in self.param_groups]
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> EngineOptimizer:
+        """Itself: DeepSpeed's optimizers wrap another one."""
         return self
 
     @property
     def cur_scale(self) -> float:
+        """The factor of the loss in fp16, a power of two; 1 in other dtypes."""
         return self._native.loss_scale
 
     loss_scale = cur_scale
 
-    def step(self, closure=None):
+    def step(self, closure: Callable | None = None) -> None:
+        """Raises RuntimeError: engine.step() updates."""
         raise RuntimeError("optimizer.step(): the engine has the optimizer, and would train nothing "
                            "here: call engine.step()")
 
@@ -194,10 +201,12 @@ class EngineOptimizer(torch.optim.Optimizer):
         """As engine.zero_grad."""
         self._native.zero_grad()
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
+        """Raises NotImplementedError: the engine's checkpoint has the state."""
         raise NotImplementedError("the optimizer's state is saved by engine.save_checkpoint")
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Raises NotImplementedError: engine.load_checkpoint loads the state."""
         raise NotImplementedError("the optimizer's state is loaded by engine.load_checkpoint")
 
     def push_rate(self) -> None:
@@ -267,16 +276,20 @@ class ConfigScheduler:
     def __init__(self, optimizer: EngineOptimizer):
         self.optimizer = optimizer
 
-    def step(self, *args, **kwargs):
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: engine.step() advances the schedule."""
         pass
 
     def get_last_lr(self) -> list[float]:
+        """The rates of the parameter groups for the next step."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     get_lr = get_last_lr
 
     def state_dict(self) -> dict:
+        """Returns {}: the engine's checkpoint has the position."""
         return {}  # the engine's checkpoint has it
 
-    def load_state_dict(self, state_dict) -> None:
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Does nothing: engine.load_checkpoint restores the position."""
         pass
