@@ -19,6 +19,7 @@ are divided by initialize(), or by layer.set_deepspeed_parallelism() for a layer
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -197,9 +198,11 @@ def _in_group(routes: Routes, drop_tokens: bool, ep_group) -> Routes:
     return routes._replace(capacity=int(capacity))
 
 
-def top1gating(logits, capacity_factor, min_capacity, used_token=None, noisy_gate_policy=None,
-               drop_tokens=True, use_rts=True, ep_group=None, sparse_routes=False,
-               use_tutel=False):
+def top1gating(logits: Tensor, capacity_factor: float, min_capacity: int,
+               used_token: Tensor | None = None, noisy_gate_policy: str | None = None,
+               drop_tokens: bool = True, use_rts: bool = True,
+               ep_group: torch.distributed.ProcessGroup | None = None, sparse_routes: bool = False,
+               use_tutel: bool = False) -> tuple:
     """Sends each token to its best expert: see TopKGate.forward for what it returns."""
     routes = _route_to_one(logits, capacity_factor, min_capacity, used_token, noisy_gate_policy,
                            drop_tokens, use_rts)
@@ -207,8 +210,9 @@ def top1gating(logits, capacity_factor, min_capacity, used_token=None, noisy_gat
     return tuple(routes) if sparse_routes else routes.as_matrices()
 
 
-def top2gating(logits, capacity_factor, min_capacity, drop_tokens=True, ep_group=None,
-               top2_2nd_expert_sampling=True, sparse_routes=False):
+def top2gating(logits: Tensor, capacity_factor: float, min_capacity: int, drop_tokens: bool = True,
+               ep_group: torch.distributed.ProcessGroup | None = None,
+               top2_2nd_expert_sampling: bool = True, sparse_routes: bool = False) -> tuple:
     """Sends each token to two experts: see TopKGate.forward for what it returns."""
     routes = _route_to_two(logits, capacity_factor, min_capacity, drop_tokens,
                            top2_2nd_expert_sampling)
@@ -216,8 +220,9 @@ def top2gating(logits, capacity_factor, min_capacity, drop_tokens=True, ep_group
     return tuple(routes) if sparse_routes else routes.as_matrices()
 
 
-def topkgating(logits, k, capacity_factor, min_capacity, drop_tokens=True, ep_group=None,
-               drop_policy="probs", sparse_routes=False):
+def topkgating(logits: Tensor, k: int, capacity_factor: float, min_capacity: int,
+               drop_tokens: bool = True, ep_group: torch.distributed.ProcessGroup | None = None,
+               drop_policy: str = "probs", sparse_routes: bool = False) -> tuple:
     """Sends each token to its k best experts: see TopKGate.forward for what it returns."""
     routes = _route_to_many(logits, k, capacity_factor, min_capacity, drop_tokens, drop_policy)
     routes = _in_group(routes, drop_tokens, ep_group)
@@ -229,8 +234,8 @@ class TopKGate(nn.Module):
 
     def __init__(self, model_dim: int, num_experts: int, k: int = 1, capacity_factor: float = 1.0,
                  eval_capacity_factor: float = 1.0, min_capacity: int = 8,
-                 noisy_gate_policy: str | None = None, drop_tokens: bool = True,
-                 use_rts: bool = True, ep_group=None,
+                 noisy_gate_policy: str | None = None, drop_tokens: bool = True, use_rts: bool = True,
+                 ep_group: torch.distributed.ProcessGroup | None = None,
                  top2_2nd_expert_sampling: bool = True) -> None:
         super().__init__()
         if noisy_gate_policy not in _POLICIES:
@@ -296,6 +301,7 @@ class Experts(nn.Module):
             parameter.group_name = expert_group_name
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Runs each expert on its part of [ranks, experts * places, model_dim], in order."""
         chunks = inputs.chunk(self.num_local_experts, dim=1)
         return torch.cat([_output_of(expert(chunk))
                           for expert, chunk in zip(self.deepspeed_experts, chunks)], dim=1)
@@ -324,6 +330,7 @@ class MOELayer(nn.Module):
         self.num_local_experts = num_local_experts
 
     def forward(self, hidden_states: Tensor, used_token: Tensor | None = None) -> Tensor:
+        """Returns the weighted sum of each token's experts, of the shape of the input."""
         width = hidden_states.shape[-1]
         tokens = hidden_states.reshape(-1, width)
         routes = Routes(*self.gate(tokens, used_token, True))
@@ -450,10 +457,11 @@ def is_moe_param(param: Tensor) -> bool:
 
 
 def is_moe_param_group(param_group: dict) -> bool:
+    """Whether the optimizer's group has parameters of experts, by its key "moe"."""
     return param_group.get("moe", False)
 
 
-def split_params_into_shared_and_expert_params(params) -> tuple[list, list]:
+def split_params_into_shared_and_expert_params(params: Iterable[Tensor]) -> tuple[list, list]:
     """(parameters of no expert, parameters of experts)."""
     parts: tuple[list, list] = ([], [])
     for param in params:
@@ -461,7 +469,7 @@ def split_params_into_shared_and_expert_params(params) -> tuple[list, list]:
     return parts
 
 
-def split_params_grads_into_shared_and_expert_params(group) -> tuple[list, list]:
+def split_params_grads_into_shared_and_expert_params(group: Iterable[Tensor]) -> tuple[list, list]:
     """The same of their gradients, where there are some."""
     shared, expert = split_params_into_shared_and_expert_params(
         param for param in group if param.grad is not None)
@@ -483,7 +491,8 @@ def _in_sizes(params: list, most: float) -> list[list]:
 
 
 def split_params_into_different_moe_groups_for_optimizer(
-        param_groups, max_group_size: float | None = 178956971) -> list[dict[str, Any]]:
+        param_groups: dict[str, Any] | Sequence[dict[str, Any]],
+        max_group_size: float | None = 178956971) -> list[dict[str, Any]]:
     """Moves the experts' parameters of each group (with a "name") to groups of their own.
 
     A new group has the options of its source, the name of the experts' group, and "moe": True. It

@@ -297,7 +297,7 @@ class PipelineModule(nn.Module):
             return all(type(one).__name__ in self.checkpointable_layers for one in functions)
         return any(_has_parameters(one) for one in functions)
 
-    def forward(self, forward_input):
+    def forward(self, forward_input: Any) -> Any:
         """Runs the layers of this stage."""
         self.micro_offset += 1
         count = len(self.forward_funcs)
@@ -316,6 +316,7 @@ class PipelineModule(nn.Module):
         return value
 
     def partitions(self) -> list[int]:
+        """The index of each stage's first layer, and the number of layers."""
         return self.parts
 
     def stage_owner(self, layer_idx: int) -> int:
@@ -324,15 +325,19 @@ class PipelineModule(nn.Module):
                     if self.parts[stage] <= layer_idx < self.parts[stage + 1])
 
     def set_checkpoint_interval(self, interval: int) -> None:
+        """Recomputes groups of so many layers in the backward pass; 0: none."""
         self.activation_checkpoint_interval = interval
 
     def topology(self) -> ProcessTopology:
+        """The places of the ranks among stages and copies."""
         return self._topo
 
     def mpu(self) -> PipelineParallelGrid:
+        """This rank's place, by the names of Megatron's mpu."""
         return self._grid
 
     def num_pipeline_stages(self) -> int:
+        """The stages that divide the layers."""
         return self.num_stages
 
     def get_additional_losses(self) -> dict | None:

@@ -12,6 +12,7 @@ from .config import casts_inputs, section
 from .dataloader import RepeatingLoader
 from .engine import Engine
 from .hooks import count_samples
+from .optimizers import Groups
 from .pipe import PipelineError, PipelineModule, PipelineParallelGrid
 
 _ALONE = "tensor"  # the name of an output that is no tuple
@@ -81,8 +82,8 @@ class PipelineEngine(Engine):
     stage read them from their iterators, which give the same ones, in the schedule 1F1B.
     """
 
-    def __init__(self, module: PipelineModule, config: dict, groups, lr_scheduler=None,
-                 seed: int = 1234):
+    def __init__(self, module: PipelineModule, config: dict, groups: Groups | None,
+                 lr_scheduler: Any = None, seed: int = 1234):
         stage = section(config, "zero_optimization").get("stage", 0)
         if isinstance(stage, int) and stage > 1:
             raise ValueError("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism")
@@ -113,14 +114,17 @@ class PipelineEngine(Engine):
 
     @property
     def dp_world_size(self) -> int:
+        """The number of pipelines, which train on different samples."""
         return self.grid.data_parallel_size
 
     @property
     def micro_batch_size(self) -> int:
+        """The samples of a micro-batch of one pipeline."""
         return self.train_micro_batch_size_per_gpu()
 
     @property
     def micro_batches(self) -> int:
+        """The micro-batches of a step that each pipeline runs."""
         return self.gradient_accumulation_steps()
 
     def is_first_stage(self) -> bool:
@@ -132,15 +136,19 @@ class PipelineEngine(Engine):
         return self.stage_id == self.num_stages - 1
 
     def get_pipeline_parallel_rank(self) -> int:
+        """Returns the stage of this rank, from 0."""
         return self.stage_id
 
-    def forward(self, *args: Any, **kwargs: Any):
+    def forward(self, *args: Any, **kwargs: Any) -> None:
+        """Raises PipelineError: train_batch and eval_batch run the layers."""
         raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
-    def backward(self, *args: Any, **kwargs: Any):
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Raises PipelineError: train_batch has the backward passes."""
         raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
-    def step(self, *args: Any, **kwargs: Any):
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """Raises PipelineError: train_batch updates."""
         raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
     def set_dataloader(self, loader: Iterable) -> None:
@@ -159,7 +167,7 @@ class PipelineEngine(Engine):
         """Makes (inputs, labels) of what iterators give."""
         self.batch_fn = fn
 
-    def make_loader(self, training_data, collate_fn=None):
+    def make_loader(self, training_data: Any, collate_fn: Callable | None = None) -> RepeatingLoader:
         """Returns an endless loader of this rank's micro-batches, which train_batch then reads."""
         loader = RepeatingLoader(self._make_loader(
             training_data, collate_fn, self.grid.data_parallel_id, shuffle=False))
@@ -170,6 +178,7 @@ class PipelineEngine(Engine):
         """Does nothing: stages describe the tensors that they send."""
 
     def get_additional_losses(self) -> None:
+        """Returns None: modules with further losses are refused."""
         return None
 
     def train_batch(self, data_iter: Iterator | None = None) -> torch.Tensor:
@@ -274,9 +283,9 @@ class PipelineEngine(Engine):
                              "no loss_fn")
         return {}, loss
 
-    def eval_batch(self, data_iter: Iterator, return_logits: bool = False,
-                   compute_loss: bool = True, reduce_output: str | None = "avg",
-                   bcast_loss: bool = True, num_micro_batches: int | None = None):
+    def eval_batch(self, data_iter: Iterator, return_logits: bool = False, compute_loss: bool = True,
+                   reduce_output: str | None = "avg", bcast_loss: bool = True,
+                   num_micro_batches: int | None = None) -> Any:
         """Evaluates micro-batches and returns the mean of their losses.
 
         Every rank gets it, but with bcast_loss=False those of the last stage only. Without a loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from itertools import product
 
 from . import comm
@@ -24,7 +25,7 @@ class ProcessTopology:
             raise ValueError(f"get_rank() needs all of {self.axes}; filter_match() takes some")
         return self.mapping[self.ProcessCoord(**coord_kwargs)]
 
-    def get_coord(self, rank: int):
+    def get_coord(self, rank: int) -> tuple:
         """Returns the coordinate of a rank, as a named tuple."""
         for coord, at in self.mapping.items():
             if at == rank:
@@ -32,6 +33,7 @@ class ProcessTopology:
         raise ValueError(f"rank {rank} is not in the topology")
 
     def get_axis_names(self) -> list[str]:
+        """The names of the axes, the one that varies fastest last."""
         return self.axes
 
     def get_dim(self, axis: str) -> int:
@@ -44,6 +46,7 @@ class ProcessTopology:
                 if all(getattr(coord, axis) == value for axis, value in filter_kwargs.items())]
 
     def get_axis_list(self, axis: str, idx: int) -> list[int]:
+        """Returns the ranks with the coordinate `idx` along an axis."""
         return self.filter_match(**{axis: idx})
 
     def get_axis_comm_lists(self, axis: str) -> list[list[int]]:
@@ -54,14 +57,15 @@ class ProcessTopology:
         return [self.filter_match(**dict(zip(others, place)))
                 for place in product(*(range(self.get_dim(name)) for name in others))]
 
-    def get_rank_repr(self, rank: int, omit_axes=("data", "pipe"), inner_sep: str = "_",
-                      outer_sep: str = "-") -> str:
+    def get_rank_repr(self, rank: int, omit_axes: Sequence[str] = ("data", "pipe"),
+                      inner_sep: str = "_", outer_sep: str = "-") -> str:
         """Returns the coordinate as text, such as "model_00"."""
         coord = self.get_coord(rank)
         return outer_sep.join(f"{axis}{inner_sep}{getattr(coord, axis):02d}"
                               for axis in self.axes if axis not in omit_axes)
 
     def world_size(self) -> int:
+        """The number of ranks, the product of all sizes."""
         return len(self.mapping)
 
     def __str__(self) -> str:
@@ -120,38 +124,47 @@ class PipelineParallelGrid:
         return self._topo.get_rank(**{**coord, **kwargs, "pipe": stage_id})
 
     def topology(self) -> ProcessTopology:
+        """The topology of which this is a place."""
         return self._topo
 
     def get_global_rank(self) -> int:
+        """This rank, among all of the job."""
         return self.global_rank
 
     def get_stage_id(self) -> int:
+        """This rank's stage, from 0."""
         return self.stage_id
 
     get_pipe_parallel_rank = get_pipeline_model_parallel_rank = get_stage_id
 
     def get_pipe_parallel_world_size(self) -> int:
+        """The number of stages."""
         return self.pipe_parallel_size
 
     get_pipeline_model_parallel_world_size = get_pipe_parallel_world_size
 
     def get_data_parallel_id(self) -> int:
+        """The number of this rank's copy of the pipeline, from 0."""
         return self.data_parallel_id
 
     get_data_parallel_rank = get_data_parallel_id
 
     def get_data_parallel_world_size(self) -> int:
+        """The number of copies of the pipeline."""
         return self.data_parallel_size
 
     def get_data_parallel_group_ranks(self) -> list[int]:
+        """The ranks with this rank's stage, ascending."""
         return self.dp_group
 
     def get_slice_parallel_rank(self) -> int:
+        """Returns 0: layers are not split further."""
         return 0
 
     get_tensor_model_parallel_rank = get_slice_parallel_rank
 
     def get_slice_parallel_world_size(self) -> int:
+        """Returns 1: layers are not split further."""
         return 1
 
     get_tensor_model_parallel_world_size = get_slice_parallel_world_size
