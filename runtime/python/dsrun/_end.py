@@ -41,5 +41,6 @@ def _leave() -> None:
 
 
 def install() -> None:
+    """Sets the hooks of this module in the interpreter; `import dsrun` calls it once."""
     sys.excepthook = _report
     atexit.register(_leave)

@@ -40,7 +40,7 @@ class Engine(nn.Module):
     """
 
     def __init__(self, module: nn.Module, config: dict, groups: optimizers.Groups | None,
-                 lr_scheduler=None, seed: int = 1234):
+                 lr_scheduler: Any = None, seed: int = 1234):
         super().__init__()
         self.native = None
         comm.init_distributed()

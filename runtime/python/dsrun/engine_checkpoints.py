@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,6 +15,9 @@ from .checkpoint_files import (read_client_state, replace_file, resolve_latest,
 from .gathered import GatheredOfEngine
 from .together import call_on_rank_0, call_together
 from .utils import logger
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Choice:
     custom_load_fn: Callable | None = None
 
 
-def save(engine, root: Path, tag: str | None, client_state: dict | None, *, save_latest: bool,
+def save(engine: Engine, root: Path, tag: str | None, client_state: dict | None, *, save_latest: bool,
          frozen: bool) -> None:
     """Saves the engine to root/tag; see Engine.save_checkpoint. Collective."""
     tag = f"global_step{engine.global_steps}" if tag is None else str(tag)
@@ -42,7 +46,7 @@ def save(engine, root: Path, tag: str | None, client_state: dict | None, *, save
         call_on_rank_0(lambda: replace_file(root / "latest", tag))
 
 
-def load(engine, root: Path, tag: str | None, choice: Choice) -> tuple[str | None, dict]:
+def load(engine: Engine, root: Path, tag: str | None, choice: Choice) -> tuple[str | None, dict]:
     """Loads root/tag into the engine; see Engine.load_checkpoint. Collective."""
     latest = root / "latest"
     if tag is None and _native.broadcast_text(str(latest.is_file())) == "False":

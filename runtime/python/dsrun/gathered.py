@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from .ownership import GatheredMemory
 from .shards import ZeroParamStatus, describe_error
 
+if TYPE_CHECKING:
+    from .engine import Engine
+
 
 class GatheredOfEngine:
     """GatheredParameters of parameters that one engine has, given as (parameter, name)."""
 
-    def __init__(self, engine, owned: list[tuple[torch.Tensor, str]], modifier_rank: int | None):
+    def __init__(self, engine: Engine, owned: list[tuple[torch.Tensor, str]],
+                 modifier_rank: int | None):
         self.engine, self.owned, self.modifier_rank = engine, owned, modifier_rank
 
     def __enter__(self):

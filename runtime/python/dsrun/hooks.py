@@ -11,6 +11,8 @@ import dataclasses
 import operator
 import sys
 import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -59,12 +61,12 @@ def _has_plain_attributes(tree) -> bool:
         tree, (type, types.ModuleType))
 
 
-def cast_tensors(tree, dtype: torch.dtype):
+def cast_tensors(tree: Any, dtype: torch.dtype) -> Any:
     """Returns the tree with its floating-point tensors in the dtype."""
     return _map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, tree, in_place=False)
 
 
-def count_samples(tree) -> int:
+def count_samples(tree: Any) -> int:
     """Returns the size of the first tensor with a dimension along that; 0 without one."""
     return next((tensor.shape[0] for tensor in _list_tensors(tree) if tensor.dim() > 0), 0)
 
@@ -85,7 +87,8 @@ def _list_tensors(tree) -> list[torch.Tensor]:
     return found
 
 
-def map_differentiable(function, tree):
+def map_differentiable(function: Callable[[list[torch.Tensor]], Iterable[torch.Tensor]],
+                       tree: Any) -> Any:
     """Replaces the tensors of a tree that gradients flow through by function(list)."""
     chosen = [tensor for tensor in _list_tensors(tree) if _is_result(tensor)]
     if not chosen:
@@ -106,13 +109,15 @@ def _rebase(given: list) -> None:
 
 
 def in_backward() -> bool:
+    """Returns whether autograd runs a backward pass on this thread."""
     return torch._C._current_graph_task_id() != -1
 
 
 class WatchedParameters(dict):
     """A module's `_parameters` that reports each read of one."""
 
-    def __init__(self, parameters, on_read):
+    def __init__(self, parameters: dict[str, nn.Parameter | None],
+                 on_read: Callable[[nn.Parameter], None]):
         super().__init__(parameters)
         self.on_read = on_read
 
@@ -133,7 +138,7 @@ class WatchedParameters(dict):
 class Passes:
     """The passes through one module. Its hooks and watched parameters refer to it."""
 
-    def __init__(self, model: nn.Module, units: list[Unit], native):
+    def __init__(self, model: nn.Module, units: list[Unit], native: Any):
         self.native = native
         self.units = units
         self.owner = {id(p): i for i, unit in enumerate(units) for p in unit.parameters.values()}
@@ -193,6 +198,7 @@ class Passes:
         return min(found)[1] if found else None
 
     def detach(self) -> None:
+        """Removes the hooks and the watch on parameters; the module runs by itself from now on."""
         if self.closed:  # another engine may have hooks by now
             return
         self.closed = True
@@ -211,23 +217,27 @@ class Passes:
         self._suspensions += 1
 
     def resume(self) -> None:
+        """Undoes one `suspend`."""
         self._suspensions -= 1
 
     @property
     def is_in_forward(self) -> bool:
+        """Whether a forward pass of the model has begun and not ended."""
         return self.depth > 0
 
-    def gather_for_read(self, parameters) -> None:
+    def gather_for_read(self, parameters: Iterable[torch.Tensor]) -> None:
         """Gathers parameters for the unit that runs, within a forward pass."""
         # Twice: one that was gathered first may have been released for a later one.
         for parameter in [*parameters, *parameters]:
             self.on_read(parameter)
 
     def enter(self, unit: int) -> None:
+        """Gathers the unit's parameters, and those that it has read before."""
         self.native.enter(unit)
         self.readable = {unit} | self.reads[unit]
 
-    def on_read(self, parameter) -> None:
+    def on_read(self, parameter: torch.Tensor) -> None:
+        """Gathers a parameter of another unit, and makes the unit that runs its reader."""
         recomputes = not self.frames and in_backward()  # a function of checkpoint(), not a unit
         if self.closed or self.suspended or not (self.frames or recomputes):
             return
@@ -289,7 +299,7 @@ class Passes:
         """Whether the unit has or reads parameters: the root often does neither."""
         return bool(self.units[unit].parameters) or bool(self.reads[unit])
 
-    def leave(self, unit: int, tree):
+    def leave(self, unit: int, tree: Any) -> tuple[Any, list]:
         """Ends the unit, which returns the tree, or calls another unit with it.
 
         Returns (tree, list of (original, replacement, its version)).
@@ -321,7 +331,8 @@ class Passes:
         self.recomputed = set()
         self.readable = set()
 
-    def before(self, unit: int | None, args, kwargs):
+    def before(self, unit: int | None, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
+        """The hook before a module's forward. Returns its changed inputs, or None."""
         self.handled.append(sys.exc_info()[1])
         if not in_backward():
             if self.depth == 0:
@@ -350,7 +361,8 @@ class Passes:
             self.enter(unit)
         return changed
 
-    def after(self, unit: int | None, output):
+    def after(self, unit: int | None, output: Any) -> Any:
+        """The hook after a module's forward, also a failed one. Returns its changed output."""
         # Within an `except` block of the script, an exception is handled from the start.
         handled = self.handled.pop() if self.handled else None
         failed = output is None and sys.exc_info()[1] is not handled
@@ -454,7 +466,7 @@ class ParameterOffload:
         self.forward_hooks = [suspension]
 
 
-def no_external_parameters():
+def no_external_parameters() -> Iterator:
     """A module's ds_external_parameters(): the engine finds such reads by itself."""
     return iter(())
 

@@ -12,7 +12,9 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import weakref
+from typing import Any
 
 import torch
 from torch import nn
@@ -233,8 +235,8 @@ def _dry_run(model: nn.Module, dtype, args, kwargs) -> tuple[list[Unit], _Record
     return units, recorder
 
 
-def plan_memory(model: nn.Module, *args, config, ranks: int = 1, ranks_of_host: int | None = None,
-                **kwargs) -> MemoryPlan:
+def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, ranks: int = 1,
+                ranks_of_host: int | None = None, **kwargs: Any) -> MemoryPlan:
     """Plans the memory of each of `ranks` data-parallel ranks, without training.
 
     The model may be on any device, also "meta", and within zero.Init; its parameters stay as they

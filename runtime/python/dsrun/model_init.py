@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
 import weakref
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -277,11 +279,17 @@ class Init:
 
     _outermost: Init | None = None
 
-    def __init__(self, module=None, data_parallel_group=None, mem_efficient_linear=True,
-                 remote_device=None, pin_memory=False, config_dict_or_path=None, config=None,
-                 enabled=True, dtype=None, mpu=None, zero_param_parallel_group=None,
-                 zero_quantized_weights=False, zero_quantized_nontrainable_weights=False,
-                 sequence_data_parallel_group=None, param_swapper=None, tensor_overrides=None):
+    def __init__(self, module: nn.Module | None = None,
+                 data_parallel_group: torch.distributed.ProcessGroup | None = None,
+                 mem_efficient_linear: bool = True, remote_device: str | None = None,
+                 pin_memory: bool = False, config_dict_or_path: dict | str | os.PathLike | None = None,
+                 config: dict | str | os.PathLike | None = None, enabled: bool = True,
+                 dtype: torch.dtype | None = None, mpu: Any = None,
+                 zero_param_parallel_group: torch.distributed.ProcessGroup | None = None,
+                 zero_quantized_weights: bool = False,
+                 zero_quantized_nontrainable_weights: bool = False,
+                 sequence_data_parallel_group: torch.distributed.ProcessGroup | None = None,
+                 param_swapper: Any = None, tensor_overrides: Any = None):
         self.enabled = enabled
         if not enabled:
             return

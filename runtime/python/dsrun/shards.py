@@ -13,16 +13,22 @@ import enum
 import functools
 import itertools
 import weakref
-from typing import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
 from . import _native, comm
 
+if TYPE_CHECKING:
+    from .units import Unit
+
 _ids = itertools.count()
 
 
 class ZeroParamStatus(enum.Enum):
+    """Whether a sharded parameter has its full values on this rank, by DeepSpeed's names."""
+
     AVAILABLE = 1
     NOT_AVAILABLE = 2
     INFLIGHT = 3
@@ -51,7 +57,7 @@ class _Heap:
 _heap = _Heap()
 
 
-def is_sharded(parameter) -> bool:
+def is_sharded(parameter: torch.Tensor) -> bool:
     """Returns whether the parameter is one of this module's."""
     return hasattr(parameter, "ds_tensor")
 
@@ -60,7 +66,7 @@ def is_sharded(parameter) -> bool:
 touched: dict[int, Callable[[], None]] = {}
 
 
-def settle(parameters) -> None:
+def settle(parameters: Iterable[torch.Tensor]) -> None:
     """Shards the parameters again that have values because a constructor used them."""
     for parameter in parameters:
         shard_again = touched.pop(id(parameter), None)
@@ -194,7 +200,7 @@ def close_parameters(parameters: list[torch.Tensor], modifier_rank: int | None,
             keep_part(parameter, values)
 
 
-def describe_error(kind, error) -> str:
+def describe_error(kind: type[BaseException] | None, error: BaseException | None) -> str:
     """Returns the text for other ranks of an exception that ends a ``with`` block, "" for none."""
     return "" if error is None else f"{kind.__name__}: {error}"
 
@@ -241,7 +247,7 @@ class Handover:
     parameters with values that no engine has taken are sharded as before.
     """
 
-    def __init__(self, units):
+    def __init__(self, units: list[Unit]):
         self.units = [list(unit.parameters.values()) for unit in units]
         self.sharded = [p for unit in self.units for p in unit if is_sharded(p)]
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from . import _native, comm
 
 
-def call_on_rank_0(function) -> None:
+def call_on_rank_0(function: Callable[[], Any]) -> None:
     """Calls function() on rank 0; all ranks wait for its end, and raise if it does. Collective."""
     call_together(function if comm.get_rank() == 0 else lambda: None)
 
 
-def call_together(function):
+def call_together(function: Callable[[], Any]) -> Any:
     """Returns function(); if it raises on a rank, all ranks raise. Collective."""
     result = failure = None
     try:

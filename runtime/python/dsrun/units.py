@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 
 @dataclass
@@ -20,7 +25,8 @@ class Unit:
     also_reads: set[int] = field(default_factory=set)  # earlier units with tied parameters
 
 
-def set_z3_leaf_modules(model: nn.Module, leaf_module_classes) -> list[nn.Module]:
+def set_z3_leaf_modules(model: nn.Module,
+                        leaf_module_classes: Iterable[type[nn.Module] | str]) -> list[nn.Module]:
     """Makes each module of these classes one unit with everything inside.
 
     For modules that run different children on different ranks, such as a mixture of experts: with
@@ -54,7 +60,7 @@ def set_leaf_modules_of_config(model: nn.Module, section: dict) -> None:
 class Owner:
     """The engine of a parameter, and the parameter's name there. Copies and pickles have none."""
 
-    def __init__(self, engine=None, name: str = ""):
+    def __init__(self, engine: Engine | None = None, name: str = ""):
         self.engine = weakref.ref(engine) if engine is not None else lambda: None
         self.name = name
 
@@ -65,7 +71,7 @@ class Owner:
         return Owner()
 
 
-def owner_of(parameter: torch.Tensor):
+def owner_of(parameter: torch.Tensor) -> tuple[Engine | None, str]:
     """Returns (engine, name) of a parameter that a living engine has, else (None, "")."""
     owner = getattr(parameter, "_dsrun_owner", None)
     engine = None if owner is None else owner.engine()
@@ -78,6 +84,7 @@ def declared_reads(module: nn.Module) -> list[nn.Parameter]:
 
 
 def is_leaf_module(module: nn.Module) -> bool:
+    """Returns whether set_z3_leaf_modules or the config has made the module one unit."""
     return getattr(module, "_dsrun_leaf", False)
 
 

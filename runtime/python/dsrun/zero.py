@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 import torch
+from torch import nn
 
 from .gathered import GatheredOfEngine
 from .model_init import Init
@@ -39,7 +41,9 @@ class GatheredParameters:
     values.
     """
 
-    def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
+    def __init__(self, params: torch.Tensor | nn.Module | Iterable[torch.Tensor],
+                 modifier_rank: int | None = None, fwd_module: nn.Module | None = None,
+                 enabled: bool = True):
         if modifier_rank is not None and not hasattr(modifier_rank, "__index__"):
             raise TypeError(f"GatheredParameters(modifier_rank={modifier_rank!r}): a rank is a whole "
                             "number, or None")
