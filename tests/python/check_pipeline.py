@@ -202,6 +202,35 @@ def frozen_parts_may_be_those_of_one_stage(folder):
     make().load_checkpoint(folder, load_module_strict=False)
 
 
+class Counting(nn.Linear):
+    """Assigns its buffer at each pass."""
+
+    def __init__(self):
+        super().__init__(4, 4)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, inputs):
+        self.calls = self.calls + 1
+        return super().forward(inputs)
+
+
+def exports_are_those_of_the_layers():
+    data = [(torch.ones(2, 4), torch.ones(2, 4))] * GAS
+    for stages in (1, 2):
+        first, last = Counting(), Counting()
+        engine = make_engine(stages, layers=[first, first, last, last], loss_fn=nn.MSELoss(),
+                             partition_method="uniform")
+        engine.train_batch(iter(data))
+        state = engine._zero3_consolidated_16bit_state_dict()
+        if RANK == 0:
+            names = {f"{layer}.{name}" for layer in range(4) for name in ("weight", "bias", "calls")}
+            check(set(state) == names and set(engine.module.state_dict()) <= names, f"{set(state)}")
+            check(all(state[f"{layer}.calls"] == 2 * GAS for layer in range(4)), f"{state}")
+    if engine.is_last_stage():
+        last.weight = nn.Parameter(torch.ones(4, 4))
+    raises(RuntimeError, "is not the engine's", engine._full_state_dict)
+
+
 def data_and_rates_come_from_initialize():
     dataset = [(torch.full((4,), float(i)), torch.full((1,), float(i % 3))) for i in range(7)]
     layers = [LayerSpec(nn.Linear, 4, 4), torch.relu, LayerSpec(nn.Linear, 4, 1)]
@@ -285,8 +314,9 @@ def main():
     for one in (losses_equal_pytorch, evaluations_have_outputs,
                 lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
                 lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
-                data_and_rates_come_from_initialize, a_step_that_fails_in_its_middle_is_the_last,
-                groups_are_those_of_stages, others_are_refused, sections_agree_with_the_module):
+                exports_are_those_of_the_layers, data_and_rates_come_from_initialize,
+                a_step_that_fails_in_its_middle_is_the_last, groups_are_those_of_stages, others_are_refused,
+                sections_agree_with_the_module):
         one()
     print("all checks passed", flush=True)
 

@@ -181,6 +181,31 @@ with tempfile.TemporaryDirectory() as folder:
     assert torch.equal(torch.load(folder + "/list.pt", weights_only=False)[0], engine.module.inner.weight)
 """)
 
+    def test_an_export_has_every_name_of_what_is_shared(self):
+        self.check("""
+class Masked(torch.nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.register_buffer("mask", mask)
+    def forward(self, x):
+        return self.inner(x) * self.mask
+def build():
+    mask, norm = torch.tensor([1.0, 0.0, 1.0, 1.0]), torch.nn.BatchNorm1d(4)
+    return torch.nn.Sequential(Masked(mask), norm, Masked(mask), norm, torch.nn.Linear(4, 1))
+config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+for stage in (1, 3):
+    engine = dsrun.initialize(model=build(), config={**config, "zero_optimization": {"stage": stage}})[0]
+    loss_of(engine).backward()
+    engine.step()
+    state = engine._zero3_consolidated_16bit_state_dict()
+    expected = engine.module.state_dict()
+    if dsrun.comm.get_rank() == 0:
+        assert state.keys() == expected.keys(), state.keys() ^ expected.keys()
+        assert torch.equal(state["3.running_mean"], engine.module[1].running_mean)
+        build().load_state_dict(state)
+""", ranks=2)
+
     def test_a_function_that_loads_may_call_the_module(self):
         self.check("""
 import tempfile

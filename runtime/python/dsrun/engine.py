@@ -23,8 +23,9 @@ from .expert_ranks import ApartExperts, find_apart_experts
 from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameters
 from .pipe import PipelineModule
 from .shards import Handover, ZeroParamStatus
-from .together import call_on_rank_0
-from .units import Owner, owner_of, partition, persistent_buffers, set_leaf_modules_of_config
+from .together import call_on_rank_0, call_together
+from .units import (Owner, name_buffers, owner_of, partition, persistent_buffers,
+                    set_leaf_modules_of_config)
 from .utils import logger
 
 
@@ -414,20 +415,24 @@ class Engine(nn.Module):
 
     def _full_state_dict(self) -> dict | None:
         """The module's state_dict with unsharded values, on rank 0; None elsewhere. Collective."""
-        self.passes.owned.check()
+        call_together(self.passes.owned.check)
         self._show_buffers()
         values = self.native.export_parameters()
-        if comm.get_rank() != 0:
-            return None
-        state = {}
+        names = self._names_of_state()
+        return None if names is None else {name: values[own] for name, own in names.items()}
+
+    def _names_of_state(self) -> dict[str, str] | None:
+        """The engine's name of each name in the state_dict, on rank 0; None elsewhere. Collective."""
+        return self._own_names_of_state() if comm.get_rank() == 0 else None
+
+    def _own_names_of_state(self) -> dict[str, str]:
+        """The engine's name of each name in this rank's state_dict: shared values have several."""
+        names = {}
         for name, parameter in self.module.named_parameters(remove_duplicate=False):
             # Rank 0 has the first experts: names within its module are those among all experts.
             own = self._names[id(parameter)]
-            for each, source in zip(*map(self._apart.of_all_ranks, (name, own)), strict=True):
-                state[each] = values[source]
-        for name, _ in persistent_buffers(self.module):
-            state[name] = values[name]
-        return state
+            names |= zip(*map(self._apart.of_all_ranks, (name, own)), strict=True)
+        return names | {name: own for name, (own, _) in name_buffers(self.module).items()}
 
     def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False):
         frozen = self._frozen_names() if exclude_frozen_parameters else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -346,10 +347,12 @@ class PipelineEngine(Engine):
                                       "is not saved in a pipeline of several stages")
         return modules
 
-    def _full_state_dict(self) -> dict | None:
-        """The state of all stages, on rank 0; None elsewhere. Collective."""
-        values = self.native.export_parameters()
-        return values if comm.get_rank() == 0 else None
+    def _names_of_state(self) -> dict[str, str] | None:
+        """Those of all stages."""
+        texts = _native.gather_texts(json.dumps(self._own_names_of_state()))
+        if comm.get_rank() != 0:
+            return None
+        return {name: own for text in texts for name, own in json.loads(text).items()}
 
 
 def _is_scalar(value) -> bool:

@@ -184,10 +184,18 @@ def partition(model: nn.Module) -> list[Unit]:
 
 
 def persistent_buffers(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Returns the buffers that a checkpoint has."""
-    names = []
-    for prefix, module in model.named_modules():
+    """Returns the buffers that a checkpoint has, each under its first name."""
+    first = name_buffers(model)
+    return [(name, buffer) for name, (own, buffer) in first.items() if name == own]
+
+
+def name_buffers(model: nn.Module) -> dict[str, tuple[str, torch.Tensor]]:
+    """Returns the first name and the buffer, by each name that a buffer has in the state_dict."""
+    first: dict[int, str] = {}
+    named = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
         for name, buffer in module._buffers.items():
             if buffer is not None and name not in module._non_persistent_buffers_set:
-                names.append((f"{prefix}.{name}" if prefix else name, buffer))
-    return names
+                full = f"{prefix}.{name}" if prefix else name
+                named[full] = (first.setdefault(id(buffer), full), buffer)
+    return named
