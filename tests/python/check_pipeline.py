@@ -229,6 +229,7 @@ def exports_are_those_of_the_layers():
     if engine.is_last_stage():
         last.weight = nn.Parameter(torch.ones(4, 4))
     raises(RuntimeError, "is not the engine's", engine._full_state_dict)
+    raises(RuntimeError, "is not the engine's", lambda: engine.train_batch(iter(data)))
 
 
 def data_and_rates_come_from_initialize():
@@ -250,6 +251,29 @@ def data_and_rates_come_from_initialize():
     raises(StopIteration, "", lambda: engine.train_batch(iter([])))
     engine.train_batch(iter([(torch.ones(2, 4), torch.ones(2, 1))] * 3))
     check(scheduler.last_epoch == 4, "the schedule has another position")
+
+
+def data_that_one_rank_lacks_are_an_error_of_all():
+    def fail():
+        raise OSError("sample 3 cannot be read")
+        yield
+
+    for stages in (1, 2):
+        engine = make_engine(stages)
+        copy = engine.grid.get_data_parallel_rank()
+        # The ranks of the first and the last stage read data.
+        for rank in (0, WORLD - 1):
+            for run in (engine.train_batch, engine.eval_batch):
+                raises(OSError if RANK == rank else RuntimeError, "sample 3 cannot be read",
+                       lambda run=run, rank=rank: run(fail() if RANK == rank else batches(copy)))
+                raises(StopIteration, "", lambda run=run, rank=rank: run(
+                    iter([]) if RANK == rank else batches(copy)))
+        check(is_near(train(engine, 2), train_alone(WORLD // stages)[0][:2]), "trains otherwise after them")
+
+
+def evaluations_need_a_scalar():
+    engine = make_engine(2, loss_fn=lambda logits, labels: logits)
+    raises(ValueError if engine.is_last_stage() else RuntimeError, "the loss is no scalar", lambda: evaluate(engine))
 
 
 def a_step_that_fails_in_its_middle_is_the_last():
@@ -315,8 +339,10 @@ def main():
                 lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
                 lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
                 exports_are_those_of_the_layers, data_and_rates_come_from_initialize,
+                data_that_one_rank_lacks_are_an_error_of_all,
                 a_step_that_fails_in_its_middle_is_the_last, groups_are_those_of_stages, others_are_refused,
-                sections_agree_with_the_module):
+                sections_agree_with_the_module,
+                evaluations_need_a_scalar):  # ends the ranks' connections
         one()
     print("all checks passed", flush=True)
 

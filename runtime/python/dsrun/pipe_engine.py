@@ -15,8 +15,10 @@ from .engine import Engine
 from .hooks import count_samples
 from .optimizers import Groups
 from .pipe import PipelineError, PipelineModule, PipelineParallelGrid
+from .together import raise_together
 
 _ALONE = "tensor"  # the name of an output that is no tuple
+_FETCHED, _ENDED, _FAILED = range(3)  # outcomes of fetching a micro-batch, the worst last
 
 
 def _name_tensors(outputs) -> dict[str, torch.Tensor]:
@@ -195,7 +197,6 @@ class PipelineEngine(Engine):
         if data_iter is not None:
             self.set_dataiterator(data_iter)
         self.module.train()
-        self.optimizer.push_rate()
         result = self._run_step(
             lambda: self.native.train_batch(self._read_batch, self._train_stage))
         self._take_result(result)
@@ -213,7 +214,7 @@ class PipelineEngine(Engine):
             raise RuntimeError("an exception has ended an earlier step within its micro-batches: "
                                "start the ranks again, and load a checkpoint")
         self._begun = 0
-        self._first = self._fetch_first()
+        self._first = self._fetch_first(trains)
         try:
             return run()
         except BaseException as error:
@@ -240,21 +241,26 @@ class PipelineEngine(Engine):
         batch = next(self.data_iterator)
         return batch if self.batch_fn is None else self.batch_fn(batch)
 
-    def _fetch_first(self):
-        """_fetch before any stage waits for another one: data may have ended.
+    def _fetch_first(self, trains: bool):
+        """_fetch, and the checks of a step, before any rank waits for another one. Collective.
 
-        Stages between others, which read none, raise StopIteration with them.
+        If data have ended on a rank, all raise StopIteration; with an exception of one, all raise.
         """
-        if self.num_stages <= 2:
-            return self._fetch()
-        batch, has_ended = None, torch.zeros(1)
+        batch = failure = None
         try:
+            if trains:
+                self.passes.owned.check()
+                self.optimizer.push_rate()
             batch = self._fetch()
-        except StopIteration:
-            has_ended += 1
-        _native.all_reduce(has_ended, self.grid.pp_group)
-        if has_ended > 0:
+        except Exception as error:
+            failure = error
+        outcome = _FETCHED if failure is None else (
+            _ENDED if isinstance(failure, StopIteration) else _FAILED)
+        worst = _native.find_largest(outcome, [])
+        if worst == _ENDED:
             raise StopIteration
+        if worst == _FAILED:
+            raise_together(failure)
         return batch
 
     def _run_layers(self, received: dict[str, torch.Tensor]):
@@ -290,9 +296,9 @@ class PipelineEngine(Engine):
         """Evaluates micro-batches and returns the mean of their losses.
 
         Every rank gets it, but with bcast_loss=False those of the last stage only. Without a loss
-        (compute_loss=False) the last stage gets the mean of the outputs. reduce_output=None gives
-        the list of them in place of a mean. With return_logits the result is (it, the outputs of
-        the last micro-batch).
+        (compute_loss=False) the last stage gets the mean of the outputs, and the others None. With
+        reduce_output=None the last stage gets the list of losses or outputs in place of their mean.
+        With return_logits the result is (it, the outputs of the last micro-batch).
         """
         if reduce_output not in (None, "avg"):
             raise NotImplementedError(f"reduction type {reduce_output} not supported.")
@@ -306,6 +312,9 @@ class PipelineEngine(Engine):
             if return_logits:
                 self.outputs = outputs
             results.append(self._find_loss(outputs) if compute_loss else outputs)
+            if compute_loss and bcast_loss and not _is_scalar(results[-1]):
+                raise ValueError("the loss is no scalar: eval_batch(compute_loss=False) returns the "
+                                 "outputs")
             return {}, results[-1] if _is_scalar(results[-1]) else torch.zeros(())
 
         training = self.training_dataloader, self.data_iterator
@@ -316,15 +325,12 @@ class PipelineEngine(Engine):
                     self._read_batch, run, num_micro_batches or self.micro_batches), trains=False)
         finally:
             self.training_dataloader, self.data_iterator = training
-        are_scalars = all(map(_is_scalar, results))
-        if compute_loss and bcast_loss and not are_scalars:
-            raise ValueError("the loss is no scalar: eval_batch(compute_loss=False) returns the "
-                             "outputs")
         output = torch.tensor(mean) if compute_loss and bcast_loss else None
         if self.is_last_stage():
             if reduce_output is None:
                 output = results
             else:
+                are_scalars = all(map(_is_scalar, results))
                 output = torch.tensor(mean) if are_scalars else self._average(results)
         logits, self.outputs = self.outputs, None
         return (output, logits) if return_logits else output

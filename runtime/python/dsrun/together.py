@@ -20,10 +20,15 @@ def call_together(function: Callable[[], Any]) -> Any:
         result = function()
     except Exception as error:
         failure = error
+    raise_together(failure)
+    return result
+
+
+def raise_together(failure: Exception | None) -> None:
+    """Raises on all ranks if one has a failure: its own, or that of the first rank with one. Collective."""
     try:
         _native.agree("" if failure is None else f"{type(failure).__name__}: {failure}")
     except RuntimeError:
         if failure is None:
             raise
         raise failure from None
-    return result
