@@ -8,6 +8,7 @@ status 1 after a failed check, and prints "all checks passed" otherwise.
 
 import os
 import sys
+from unittest import mock
 
 import torch
 from check_engine import check, raises
@@ -276,6 +277,21 @@ def evaluations_need_a_scalar():
     raises(ValueError if engine.is_last_stage() else RuntimeError, "the loss is no scalar", lambda: evaluate(engine))
 
 
+def collectives_have_tensors_of_the_ranks_device():
+    """A GPU has no part in it: collectives stop at once, and another device stands for the ranks'."""
+    class Stopped(Exception):
+        pass
+
+    def stop(tensor, *args, **kwargs):
+        raise Stopped(f"on {tensor.device}")
+
+    engine = make_engine(1)
+    with mock.patch("dsrun._native.broadcast", stop), mock.patch("dsrun._native.all_reduce", stop), \
+            mock.patch("dsrun.comm.get_device", lambda: torch.device("meta")):
+        raises(Stopped, "on meta", lambda: PipelineModule(make_layers(), num_stages=2))
+        raises(Stopped, "on meta", lambda: engine._average([torch.ones(2)]))
+
+
 def a_step_that_fails_in_its_middle_is_the_last():
     engine = make_engine(1)
     train(engine, 1)
@@ -339,7 +355,7 @@ def main():
                 lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
                 lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
                 exports_are_those_of_the_layers, data_and_rates_come_from_initialize,
-                data_that_one_rank_lacks_are_an_error_of_all,
+                data_that_one_rank_lacks_are_an_error_of_all, collectives_have_tensors_of_the_ranks_device,
                 a_step_that_fails_in_its_middle_is_the_last, groups_are_those_of_stages, others_are_refused,
                 sections_agree_with_the_module,
                 evaluations_need_a_scalar):  # ends the ranks' connections

@@ -274,8 +274,9 @@ class PipelineModule(nn.Module):
                                       "buffers: put them into a layer of their own")
         ranks = [self._grid.stage_to_global(stage) for stage in stages]
         for parameter in tied:
-            parameter.data = parameter.data.contiguous()
-            _native.broadcast(parameter.data, ranks[0], ranks=ranks)
+            values = parameter.data.to(comm.get_device()).contiguous()
+            _native.broadcast(values, ranks[0], ranks=ranks)
+            parameter.data = values.to(parameter.device)
             parameter._dsrun_stages = stages
 
     def _run_layers(self, start: int, end: int) -> Callable:

@@ -341,7 +341,7 @@ class PipelineEngine(Engine):
             return [self._average(list(one)) for one in zip(*results)]
         mean = torch.stack([one.detach() for one in results]).sum(0) / len(results)
         if self.dp_world_size > 1:
-            mean = mean.contiguous()
+            mean = mean.to(comm.get_device()).contiguous()
             _native.all_reduce(mean, self.grid.dp_group)
             mean /= self.dp_world_size
         return mean

@@ -195,7 +195,7 @@ def close_parameters(parameters: list[torch.Tensor], modifier_rank: int | None,
         for parameter in parameters:
             values = None
             if modifier_rank is not None:
-                values = parameter.detach().contiguous()
+                values = parameter.detach().to(comm.get_device()).contiguous()
                 _native.broadcast(values, modifier_rank, f"keeping {parameter._dsrun_name}")
             keep_part(parameter, values)
 
