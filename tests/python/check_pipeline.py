@@ -307,6 +307,9 @@ def groups_are_those_of_stages():
     check(groups.mpu is engine.grid, "another grid")
     check(groups._get_data_parallel_group_ranks() == list(range(first, first + copies)), "another group")
     check(groups._get_data_parallel_world_size() == engine.dp_world_size == copies, "another size")
+    raises(NotImplementedError, "sparse=True", lambda: make_engine(
+        1, layers=[LayerSpec(nn.Embedding, 2, 2, sparse=True)]))
+    check(groups.mpu is engine.grid, "a refused engine changes the grid")
     check(groups.get_model_parallel_world_size() == 2 and groups.get_model_parallel_rank() == engine.stage_id,
           "another model")
     dsrun.initialize(model=nn.Linear(2, 2), config={"train_micro_batch_size_per_gpu": 1})

@@ -542,6 +542,37 @@ for name in ("curriculum_learning", "data_efficiency", "expert_parallel", "moe")
     make(1, **{name: {"enabled": False}})
 """)
 
+    def test_a_refused_engine_leaves_the_one_that_trains(self):
+        self.check("""
+def train(engine):
+    losses = []
+    for _ in range(2):
+        loss = loss_of(engine)
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+    return losses
+def begin(module, **more):
+    return dsrun.initialize(model=module, config={**engine.config, **more})
+def check_refused(text, error, **more):
+    raises(text, lambda: begin(engine.module, **more), error)
+torch.manual_seed(1)
+expected = make(3)
+torch.manual_seed(1)
+engine = make(3)
+first = train(expected), train(engine)
+check_refused("autotp_size", NotImplementedError, tensor_parallel={"autotp_size": 2})
+check_refused("leaf_module", ValueError, zero_optimization={"leaf_module": {"name": []}})
+check_refused("finite", ValueError, gradient_clipping=float("nan"))
+check_refused("on rank 0", ValueError, gradient_clipping=1.0 + dsrun.comm.get_rank())
+some = torch.optim.SGD(list(engine.module.parameters())[:1], lr=1.0)
+raises("is in no parameter group", lambda: dsrun.initialize(
+    model=engine.module, optimizer=some, config={"train_micro_batch_size_per_gpu": 2}), ValueError)
+raises("without an optimizer", lambda: dsrun.initialize(
+    model=engine.module, lr_scheduler=lambda one: one, config={"train_micro_batch_size_per_gpu": 2}), ValueError)
+assert train(engine) == train(expected) and engine.global_steps == 4
+""", ranks=2)
+
     def test_embeddings_whose_norms_would_be_lost_are_refused(self):
         self.check("""
 class Mean(torch.nn.Module):

@@ -45,8 +45,6 @@ class Engine(nn.Module):
         super().__init__()
         self.native = None
         comm.init_distributed()
-        _take_from_engines(module)
-        groups_of_ranks.mpu = module.mpu() if isinstance(module, PipelineModule) else None
         self.module = module
         self.config = config
         check_sections(config, is_pipeline=isinstance(module, PipelineModule))
@@ -79,6 +77,9 @@ class Engine(nn.Module):
         apart.name_units(units)
         if apart.layers:
             native_config["expert_parallel"] = {"enabled": True, "autoep_size": apart.ep_size}
+        # What is refused above leaves an engine that has the module as it is.
+        _take_from_engines(module)
+        groups_of_ranks.mpu = module.mpu() if isinstance(module, PipelineModule) else None
         handover = Handover(units)
         with handover, contextlib.nullcontext() if trains else _frozen(module):
             self.native = _native.Engine(

@@ -52,10 +52,10 @@ def _copy_inputs(inputs, dtype: torch.dtype | None, needs_grad: bool):
     return tuple(map(copy, inputs)) if isinstance(inputs, (tuple, list)) else copy(inputs)
 
 
-def _take_section(module: PipelineModule, config: dict) -> dict:
-    """Returns the section "pipeline" for the engine: the module has decided about its layers.
+def _take_section(module: PipelineModule, config: dict) -> tuple[dict, int]:
+    """Returns the section "pipeline" for the engine, and its interval of checkpoints; 0: the module's.
 
-    Raises ValueError if a key contradicts the module.
+    The module has decided about its layers: raises ValueError if a key contradicts it.
     """
     given = section(config, "pipeline")
     default = {"stages": "auto", "partition": "best", "seed_layers": False}
@@ -71,11 +71,9 @@ def _take_section(module: PipelineModule, config: dict) -> dict:
     if type(interval) is not int or interval < 0:
         raise ValueError(f"pipeline.activation_checkpoint_interval of the config is {interval!r}: it "
                          "is a number of layers, or 0")
-    if interval > 0:
-        module.set_checkpoint_interval(interval)
     rest = {key: value for key, value in given.items()
             if key not in own and key != "activation_checkpoint_interval"}
-    return {**rest, "stages": module.num_stages}
+    return {**rest, "stages": module.num_stages}, interval
 
 
 class PipelineEngine(Engine):
@@ -92,8 +90,10 @@ class PipelineEngine(Engine):
             raise ValueError("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism")
         if section(config, "torch_autocast").get("enabled"):
             raise NotImplementedError("torch_autocast with a PipelineModule: use bf16 or fp16")
-        super().__init__(module, {**config, "pipeline": _take_section(module, config)}, groups,
-                         lr_scheduler, seed)
+        own, interval = _take_section(module, config)
+        super().__init__(module, {**config, "pipeline": own}, groups, lr_scheduler, seed)
+        if interval > 0:
+            module.set_checkpoint_interval(interval)
         self.__dict__.update(
             data_iterator=None, training_dataloader=None, batch_fn=None, outputs=None,
             agg_train_loss=None, _batch=None, _first=None, _begun=0, _failed=False)
