@@ -350,9 +350,10 @@ module = torch.nn.ModuleDict({"a": torch.nn.Sequential(torch.nn.Linear(2, 2), to
 apart = len(partition(module))
 config["zero_optimization"] = {"stage": 3, "leaf_module": {"names": ["a"]}}
 config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
-deepspeed.initialize(model=module, config=config)
-print(apart, len(partition(module)))
-""", "3 2")
+engine, *_ = deepspeed.initialize(model=module, config=config)
+deepspeed.pipe.PipelineModule([module["a"]], num_stages=1)
+print(apart, len(engine.passes.units), "and without that config", len(partition(module)))
+""", "3 2 and without that config 3")
 
     def test_schedulers_that_would_have_no_effect_are_refused(self):
         self.check(ENGINE + """

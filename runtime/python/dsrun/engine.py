@@ -24,8 +24,8 @@ from .hooks import ParameterOffload, Passes, cast_tensors, no_external_parameter
 from .pipe import PipelineModule
 from .shards import Handover, ZeroParamStatus
 from .together import call_on_rank_0, call_together
-from .units import (Owner, name_buffers, owner_of, partition, persistent_buffers,
-                    set_leaf_modules_of_config)
+from .units import (Owner, find_leaf_modules, name_buffers, owner_of, partition,
+                    persistent_buffers)
 from .utils import logger
 
 
@@ -71,8 +71,10 @@ class Engine(nn.Module):
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         check_all_grouped(module, groups)
-        set_leaf_modules_of_config(module, take_python_keys(native_config))
-        units = partition(module)
+        leaves = find_leaf_modules(module, take_python_keys(native_config))
+        if isinstance(module, PipelineModule):
+            leaves.update(map(id, module.list_layers()))
+        units = partition(module, leaves)
         self._apart = apart = find_apart_experts(module, native_config)
         apart.name_units(units)
         if apart.layers:

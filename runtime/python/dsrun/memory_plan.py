@@ -28,7 +28,7 @@ from .config import (check_sections, read_config, section, take_python_keys, to_
                      training_dtype)
 from .hooks import Passes, in_backward
 from .pipe import PipelineModule
-from .units import Unit, owner_of, partition, set_leaf_modules_of_config
+from .units import Unit, find_leaf_modules, owner_of, partition
 
 
 @dataclasses.dataclass
@@ -218,11 +218,11 @@ def _loss_of(outputs) -> torch.Tensor:
     return loss if loss.numel() == 1 else loss.float().sum()
 
 
-def _dry_run(model: nn.Module, dtype, args, kwargs) -> tuple[list[Unit], _Recorder]:
+def _dry_run(model: nn.Module, leaves: set[int], dtype, args, kwargs) -> tuple[list[Unit], _Recorder]:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     meter = _Meter()
     with _without_values(model, mode, dtype, meter):
-        units = partition(model)
+        units = partition(model, leaves)
         recorder = _Recorder(units, meter)
         passes = Passes(model, units, recorder)
         try:
@@ -266,9 +266,9 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     if kind.lower() == "muon":  # the script chooses its parameters
         raise NotImplementedError("plan_memory(): the memory of Muon is not known")
     native_config = to_json(read)
-    set_leaf_modules_of_config(model, take_python_keys(native_config))
+    leaves = find_leaf_modules(model, take_python_keys(native_config))
     try:
-        units, recorder = _dry_run(model, training_dtype(read), args, kwargs)
+        units, recorder = _dry_run(model, leaves, training_dtype(read), args, kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise NotImplementedError(f"plan_memory(): the module's code depends on values ({error})") from None
     described = [_describe(unit, sizes) for unit, sizes in zip(

@@ -247,8 +247,6 @@ class PipelineModule(nn.Module):
             module = run = layer.build() if isinstance(layer, LayerSpec) else layer
             if isinstance(module, nn.Module):
                 self.add_module(str(index), module)
-        if isinstance(module, nn.Module):
-            module._dsrun_leaf = True  # a unit of the engine
         self.forward_funcs.append(run)
 
     def _tie_stages(self, key: str) -> None:
@@ -315,6 +313,11 @@ class PipelineModule(nn.Module):
             else:
                 value = run(*inputs)
         return value
+
+    def list_layers(self) -> list[nn.Module]:
+        """Returns the modules among the layers of this stage, which are the engine's units."""
+        own = (self._modules.get(str(index)) for index in range(self._local_start, self._local_stop))
+        return [layer for layer in (*own, *self.tied_modules.values()) if layer is not None]
 
     def partitions(self) -> list[int]:
         """The index of each stage's first layer, and the number of layers."""

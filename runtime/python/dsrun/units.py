@@ -42,8 +42,11 @@ def set_z3_leaf_modules(model: nn.Module,
     return found
 
 
-def set_leaf_modules_of_config(model: nn.Module, section: dict) -> None:
-    """Applies ds_config's zero_optimization.leaf_module; names without a module have no effect."""
+def find_leaf_modules(model: nn.Module, section: dict) -> set[int]:
+    """Returns the ids of the modules that ds_config's zero_optimization.leaf_module makes units.
+
+    Names without a module have no effect.
+    """
     unknown = set(section) - {"classes", "names", "name_suffixes"}
     if unknown:
         raise ValueError(f"zero_optimization.leaf_module has no key {', '.join(sorted(unknown))}")
@@ -51,10 +54,9 @@ def set_leaf_modules_of_config(model: nn.Module, section: dict) -> None:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ValueError(f"zero_optimization.leaf_module.{key} is a list of texts")
     names, suffixes = set(section.get("names", [])), tuple(section.get("name_suffixes", []))
-    for name, module in model.named_modules():
-        if (_is_of(module, section.get("classes", [])) or name in names
-                or (suffixes and name.endswith(suffixes))):
-            module._dsrun_leaf = True
+    return {id(module) for name, module in model.named_modules()
+            if _is_of(module, section.get("classes", [])) or name in names
+            or (suffixes and name.endswith(suffixes))}
 
 
 class Owner:
@@ -118,14 +120,16 @@ def _has_parameters(module: nn.Module) -> bool:
 
 
 class _Partition:
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module, leaves: set[int]):
         self.blocks = _block_classes(model)
+        self.leaves = leaves
         self.units: list[Unit] = []
         self.owner: dict[int, int] = {}  # id of a parameter: index of its unit
         self.unit_of_module: dict[int, int] = {}
 
     def is_block(self, module: nn.Module, in_list: bool) -> bool:
-        if is_leaf_module(module) or type(module).__name__ in self.blocks:
+        if (is_leaf_module(module) or id(module) in self.leaves
+                or type(module).__name__ in self.blocks):
             return True
         if self.blocks or not in_list:
             return False
@@ -169,16 +173,16 @@ class _Partition:
             self.visit(full, child, listed, is_root=False)
 
 
-def partition(model: nn.Module) -> list[Unit]:
+def partition(model: nn.Module, leaves: set[int] = frozenset()) -> list[Unit]:
     """Returns the units of a model, each parameter in one unit.
 
     A block is one unit with everything inside: a module of a class in `_no_split_modules`
     (transformers), or, in models without such names, a module in a ModuleList or Sequential.
     Outside of blocks, each module with parameters of its own is a unit, and the model itself.
-    `set_z3_leaf_modules` makes other modules units. A tied parameter belongs to the first unit
-    that has it.
+    `set_z3_leaf_modules` makes other modules units, and so do `leaves`, the ids of modules. A tied
+    parameter belongs to the first unit that has it.
     """
-    found = _Partition(model)
+    found = _Partition(model, leaves)
     found.visit("", model, in_list=False, is_root=True)
     return found.units
 
