@@ -329,6 +329,18 @@ engine, optimizer, *_ = deepspeed.initialize(model=module, model_parameters=[wei
 print(optimizer, "optimizer" in config)
 """, "None True")
 
+    def test_params_of_null_are_none(self):
+        self.check(ENGINE + """
+config |= {"optimizer": {"type": "AdamW", "params": None}, "scheduler": {"type": "WarmupLR", "params": None}}
+for given in (None, module.parameters()):
+    engine, *_ = deepspeed.initialize(model=module, model_parameters=given, config=config)
+    print("trains at", engine.get_lr())
+""", "trains at [0.0]\ntrains at [0.0]\n")
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "AdamW", "params": []}
+deepspeed.initialize(model=module, config=config)
+""", "ValueError: optimizer.params of the config is []: it is a section")
+
     def test_keys_that_occur_twice_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "ds.json")

@@ -34,14 +34,27 @@ def _read_file(path: Path) -> dict:
 
 
 def _check_types(config: dict) -> dict:
-    """Returns the config without an optimizer and a scheduler that are None, which mean none."""
+    """Returns the config without an optimizer and a scheduler that are None, which mean none.
+
+    Nor have these two params that are None.
+    """
     for name in _SECTIONS:
         value = config.get(name)
         if value is not None and not isinstance(value, dict):
             raise ValueError(f"{name} of the config is {value!r}: it is a section, an object of "
                              "JSON with its keys")
-    none = [name for name in ("optimizer", "scheduler") if config.get(name, ...) is None]
-    return {key: value for key, value in config.items() if key not in none} if none else config
+    checked = dict(config)
+    for name in ("optimizer", "scheduler"):
+        value = checked.get(name) or {}
+        params = value.get("params", {})
+        if params is not None and not isinstance(params, dict):
+            raise ValueError(f"{name}.params of the config is {params!r}: it is a section, an object "
+                             "of JSON with its keys")
+        if checked.get(name, ...) is None:
+            del checked[name]
+        elif params is None:
+            checked[name] = {key: item for key, item in value.items() if key != "params"}
+    return checked if checked != config else config
 
 
 def read_config(args: Any, config: dict | str | os.PathLike | None,
