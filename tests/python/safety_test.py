@@ -523,6 +523,16 @@ raises_after(lambda groups: groups[1].update(lr=0.2), "have changed against each
 raises_after(lambda groups: groups[1].update(lr=0.2), "have changed against each other", rates=(0.1, 0.0))
 raises_after(lambda groups: groups.append({"params": [], "lr": 0.1}), "the number of parameter groups has changed")
 raises_after(lambda groups: groups[0].update(momentum=0.5), "momentum of a parameter", kind=torch.optim.SGD)
+for option in ("maximize", "amsgrad", "decoupled_weight_decay"):
+    raises_after(lambda groups: groups[0].update({option: not groups[0][option]}), option + " of a parameter group")
+text = "the parameters of a group have changed"
+raises_after(lambda groups: groups[0]["params"].pop(), text)
+raises_after(lambda groups: groups[0]["params"].append(torch.nn.Parameter(torch.ones(1))), text)
+raises_after(lambda groups: groups[0]["params"][0].requires_grad_(False), text)
+engine = begin({})
+engine.module.requires_grad_(False)
+engine.module.requires_grad_(True)
+train(engine)
 cycle = torch.optim.lr_scheduler.OneCycleLR
 engine = begin({}, lambda optimizer: cycle(optimizer, 0.1, total_steps=10))
 raises("need cycle_momentum=False", lambda: train(engine), NotImplementedError)
@@ -532,6 +542,23 @@ model = torch.nn.Linear(4, 4)
 raises("a parameter group with its own betas", lambda: dsrun.initialize(
     model=model, model_parameters=[{"params": model.parameters(), "betas": (0.5, 0.9)}],
     config=engine.config | {"optimizer": {"type": "Adam", "params": {"lr": 0.1}}}), NotImplementedError)
+raises("Adam has no maximize", lambda: dsrun.initialize(
+    model=model, model_parameters=[{"params": model.parameters(), "maximize": True}],
+    config=engine.config | {"optimizer": {"type": "Adam", "params": {"lr": 0.1}}}), NotImplementedError)
+""")
+
+    def test_optimizers_with_steps_of_their_own_are_refused(self):
+        self.check("""
+from dsrun import ops
+model = torch.nn.Linear(4, 4)
+for kind in (torch.optim.AdamW, ops.DeepSpeedCPUAdam, ops.FusedAdam, ops.FusedLion):
+    class Own(kind):
+        def step(self, closure=None):
+            raise AssertionError("is never called")
+    raises("the engine has no optimizer for __main__.Own", lambda: dsrun.initialize(
+        model=model, optimizer=Own(model.parameters()), config={"train_micro_batch_size_per_gpu": 2}),
+        NotImplementedError)
+    dsrun.initialize(model=model, optimizer=kind(model.parameters()), config={"train_micro_batch_size_per_gpu": 2})
 """)
 
     def test_sections_for_other_models_are_refused(self):

@@ -34,6 +34,8 @@ class DeepSpeedCPUAdam(torch.optim.Adam):
 class FusedAdam(DeepSpeedCPUAdam):
     """DeepSpeedCPUAdam with the arguments of DeepSpeed's Adam for GPUs."""
 
+    engine_kind = DeepSpeedCPUAdam.engine_kind
+
     def __init__(self, params: ParamsT, lr: float = 1e-3, bias_correction: bool = True,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, adam_w_mode: bool = True,
                  weight_decay: float = 0.0, amsgrad: bool = False, set_grad_none: bool = True):
@@ -76,6 +78,8 @@ class DeepSpeedCPULion(_OfEngine):
 
 class FusedLion(DeepSpeedCPULion):
     """DeepSpeedCPULion with the arguments of DeepSpeed's Lion for GPUs."""
+
+    engine_kind = DeepSpeedCPULion.engine_kind
 
     def __init__(self, params: ParamsT, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
                  weight_decay: float = 0.0, set_grad_none: bool = True):

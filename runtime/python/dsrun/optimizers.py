@@ -19,8 +19,11 @@ _HANDLED = {
 # Options that the engine's optimizers do not have, with the value that means "off".
 _OFF = {"amsgrad": False, "maximize": False, "dampening": 0, "lr_decay": 0,
         "initial_accumulator_value": 0}
-# Options that all groups share and that stay as they are at initialize().
+# Options that all groups share.
 _SHARED = ("betas", "eps", "momentum", "nesterov")
+# Options that stay as they are at initialize().
+_FIXED = (*_SHARED, *_OFF, "weight_decay", "decoupled_weight_decay", "bias_correction", "max_coeff",
+          "min_coeff")
 
 
 @dataclass
@@ -78,12 +81,19 @@ def _set_factors(groups: Groups, lr: float, decay: float) -> None:
             groups.decay_factor[id(parameter)] = decay_factor
 
 
+def _check_off(group: dict, kind: str) -> None:
+    for option, off in _OFF.items():
+        if group.get(option, off) != off:
+            raise NotImplementedError(f"the engine's {kind} has no {option}")
+
+
 def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
     """Describes an optimizer of PyTorch; raises NotImplementedError for one without a counterpart.
 
     Its state, if it has any, would be lost, and is refused.
     """
-    handled = getattr(type(optimizer), "engine_kind", None) or _HANDLED.get(type(optimizer))
+    # Not of a base class: a subclass may have a step of its own.
+    handled = vars(type(optimizer)).get("engine_kind") or _HANDLED.get(type(optimizer))
     if handled is None:
         names = ", ".join(sorted(cls.__name__ for cls in _HANDLED))
         raise NotImplementedError(
@@ -97,9 +107,7 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
     kind, options = handled
     first = optimizer.param_groups[0]
     for group in optimizer.param_groups:
-        for option, off in _OFF.items():
-            if group.get(option, off) != off:
-                raise NotImplementedError(f"the engine's {kind} has no {option}")
+        _check_off(group, kind)
         for option in (*options, "decoupled_weight_decay"):
             if group.get(option) != first.get(option):
                 raise NotImplementedError(f"parameter groups with different {option}")
@@ -140,6 +148,7 @@ def from_parameters(model_parameters: Iterable, section: dict) -> Groups:
         listed = [{"params": listed}]
     params = section.get("params", {})
     for group in listed:
+        _check_off(group, str(section.get("type")))
         for option in _SHARED:
             if option in group and _plain(group[option]) != _plain(params.get(option)):
                 raise NotImplementedError(f"a parameter group with its own {option}: write it to "
@@ -158,8 +167,8 @@ class EngineOptimizer(torch.optim.Optimizer):
     """The engine's optimizer for the script: parameter groups with rates that it may set.
 
     Schedulers of PyTorch and transformers work on it. `engine.step()` updates, and `step` raises.
-    Other changes of the groups than of their
-    rates, all by one factor, raise NotImplementedError at the next step.
+    The rates of all groups may change by one factor. Other changes of groups, or of whether their
+    parameters need gradients, raise NotImplementedError at the next step.
     """
 
     def __init__(self, groups: Groups, native: _native.Engine, has_schedule: bool, section: dict):
@@ -174,10 +183,16 @@ class EngineOptimizer(torch.optim.Optimizer):
         self._factors = [groups.lr_factor[id(group["params"][0])] if group["params"] else None
                          for group in groups.param_groups]
         self._fixed = self._fixed_options()
+        self._parameters = self._list_parameters()
 
     def _fixed_options(self) -> list[dict]:
         """What the engine took from the groups at initialize()."""
-        return [{option: _plain(group.get(option)) for option in (*_SHARED, "weight_decay")}
+        return [{option: _plain(group.get(option)) for option in _FIXED}
+                for group in self.param_groups]
+
+    def _list_parameters(self) -> list[list[tuple[int, bool]]]:
+        """The parameters of each group, and whether they need gradients."""
+        return [[(id(parameter), parameter.requires_grad) for parameter in group["params"]]
                 for group in self.param_groups]
 
     @property
@@ -222,6 +237,11 @@ class EngineOptimizer(torch.optim.Optimizer):
                         f"{option} of a parameter group has changed from {value} to {now[option]}: "
                         "the engine keeps the value of initialize(). Schedulers of PyTorch that "
                         "cycle the momentum need cycle_momentum=False")
+        if self._list_parameters() != self._parameters:
+            raise NotImplementedError(
+                "the parameters of a group have changed, or whether one needs gradients "
+                "(requires_grad): the engine trains those of initialize(). Make another engine with "
+                "initialize() for others")
         if not self._has_schedule or self._rates_have_changed():
             self.hold_rate()
 
