@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+from largest import find_largest
 from loss_cases import CASES, GOLDENS, QUICK, mean_over_ranks, records_of, resumed_ranks, split
 from trainer_cases import FOLDER
 from trainers_test import parse_options
@@ -49,7 +50,7 @@ def train(options, cases):
 
 
 def largest_difference(losses, expected):
-    return max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(losses, expected, strict=True))
+    return find_largest(abs(a - b) / max(1.0, abs(b)) for a, b in zip(losses, expected, strict=True))
 
 
 def limit_of(case, records):
@@ -65,11 +66,11 @@ def check(case, record, goldens):
     records = records_of(case, goldens)
     difference = min(largest_difference(record["losses"], golden["losses"]) for golden in records)
     limit = limit_of(case, records)
-    if not difference <= limit:
+    if difference > limit:
         return difference, f"losses differ by {difference:.2g}, at most {limit:.2g}"
     pairs = zip(record["norms"], records[0].get("norms", []))
-    norms = max((abs(norm / expected - 1) for norm, expected in pairs if expected is not None), default=0.0)
-    if not norms <= LIMIT_OF_NORM:
+    norms = find_largest((abs(norm / expected - 1) for norm, expected in pairs if expected is not None), default=0.0)
+    if norms > LIMIT_OF_NORM:
         return difference, f"norms differ by {norms:.2g}, at most {LIMIT_OF_NORM:.2g}"
     return difference, ""
 
