@@ -161,9 +161,9 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(options, folder)
-        for name, function, variables in cases(folder):
-            if not options.all and name not in (options.cases or QUICK):
-                continue
+        known = {name: rest for name, *rest in cases(folder)}
+        for name in known if options.all else options.cases or QUICK:
+            function, variables = known[name]
             wrong = ""
             for result in function(runner, variables):
                 if result.returncode != 0:

@@ -130,7 +130,7 @@ class WheelTest(unittest.TestCase):
     def test_the_programs_work(self):
         self.assertIn("at step 2", self.run_installed("dsrun", "-n", "2", "train", "--steps", "2"))
         for program in ("dsrun", "dsrund", "dsrank"):
-            self.assertIn(".", self.run_installed(program, "--version"))
+            self.assertRegex(self.run_installed(program, "--version"), rf"^{program} \d+\.\d+\.\d+\b")
         for page in ("man/man1/dsrun.1", "man/man7/dsrun-python.7", "bash-completion/completions/dsrun"):
             self.assertGreater((self.environment / "share" / page).stat().st_size, 0, page)
 
