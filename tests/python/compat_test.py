@@ -7,6 +7,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,14 @@ version = importlib.metadata.version("deepspeed")
 print(importlib.util.find_spec("deepspeed").name, version == deepspeed.__version__, version.split("+")[0],
       parameters.ZeroParamStatus is deepspeed.zero.ZeroParamStatus)
 """, "deepspeed True 0.19.8 True")
+
+    def test_modules_of_the_manual_are_those_of_dsrun(self):
+        manual = (ROOT / "cli/manual/python.md").read_text()
+        listed = re.search("in scripts that import dsrun, the modules are(.*?)\n\n", manual, re.DOTALL)[1]
+        names = re.findall(r"`dsrun\.(\w+)`", listed)
+        self.assertGreater(len(names), 10)
+        self.check(f"import dsrun\nprint('missing:', [name for name in {names} if not hasattr(dsrun, name)])",
+                   "missing: []")
 
     def test_a_second_installation_does_nothing(self):
         self.check(INSTALLED + "import deepspeed\ndsrun.compat.install()\nprint(deepspeed.DeepSpeedEngine.__module__)",

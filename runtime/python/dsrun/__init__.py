@@ -23,8 +23,8 @@ from ._torch_version import check_torch_version
 
 check_torch_version(torch.__version__)
 
-from . import (_native, checkpoint_files, checkpointing, comm, elasticity,  # noqa: E402
-               groups, lr_schedules, moe, ops, pipe, utils, zero)
+from . import (_native, accelerator, checkpoint_files, checkpointing, comm,  # noqa: E402
+               diagnostics, elasticity, groups, lr_schedules, moe, ops, parts, pipe, utils, zero)
 from .arguments import add_config_arguments  # noqa: E402
 from .comm import init_distributed  # noqa: E402
 from .engine import Engine, initialize  # noqa: E402
@@ -35,6 +35,7 @@ from . import _end  # noqa: E402
 _end.install()
 
 __version__ = _native.version
-__all__ = ["Engine", "MemoryPlan", "PipelineModule", "add_config_arguments", "checkpoint_files", "checkpointing",
-           "comm", "elasticity", "groups", "init_distributed", "initialize", "lr_schedules", "moe",
-           "ops", "pipe", "plan_memory", "utils", "zero"]
+__all__ = ["Engine", "MemoryPlan", "PipelineModule", "accelerator", "add_config_arguments",
+           "checkpoint_files", "checkpointing", "comm", "diagnostics", "elasticity", "groups",
+           "init_distributed", "initialize", "lr_schedules", "moe", "ops", "parts", "pipe",
+           "plan_memory", "utils", "zero"]
