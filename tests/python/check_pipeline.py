@@ -340,7 +340,7 @@ def others_are_refused():
 
 
 def sections_agree_with_the_module():
-    for section in ({"stages": 5}, {"partition": "uniform"}, {"seed_layers": 1.5},
+    for section in ({"stages": 5}, {"partition": "uniform"}, {"seed_layers": 1.5}, {"seed_layers": False},
                     {"activation_checkpoint_interval": "two"}, {"pipe_partitioned": "yes"}):
         raises(ValueError, f"pipeline.{next(iter(section))}",
                lambda section=section: make_engine(2, section=section))
@@ -349,7 +349,7 @@ def sections_agree_with_the_module():
                                      "activation_checkpoint_interval": 2, "typo": 1})
     check("pipeline.typo" in str(engine.native.warnings), f"{engine.native.warnings}")
     check(engine.module.activation_checkpoint_interval == 2, "another interval")
-    make_engine(2, section={"stages": "auto", "partition": "best", "seed_layers": False})
+    make_engine(2, section={"stages": "auto", "partition": "best"})
 
 
 def main():

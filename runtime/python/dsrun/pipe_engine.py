@@ -58,13 +58,13 @@ def _take_section(module: PipelineModule, config: dict) -> tuple[dict, int]:
     The module has decided about its layers: raises ValueError if a key contradicts it.
     """
     given = section(config, "pipeline")
-    default = {"stages": "auto", "partition": "best", "seed_layers": False}
+    of_module = {"stages": "auto", "partition": "best"}  # values that leave it to the module
     own = {"stages": ("num_stages", module.num_stages),
            "partition": ("partition_method", module.partition_method),
            "seed_layers": ("seed_layers", module.seed_layers)}
     for key, (argument, value) in own.items():
         wanted = given.get(key, value)
-        if wanted not in (value, default[key]):
+        if wanted not in (value, of_module.get(key, value)):
             raise ValueError(f"pipeline.{key} of the config is {wanted!r}, and the PipelineModule has "
                              f"{argument}={value!r}: remove the key, or give it to PipelineModule")
     interval = given.get("activation_checkpoint_interval", 0)
