@@ -41,7 +41,7 @@ class Engine(nn.Module):
     """
 
     def __init__(self, module: nn.Module, config: dict, groups: optimizers.Groups | None,
-                 lr_scheduler: Any = None, seed: int = 1234):
+                 lr_scheduler: Any = None):
         super().__init__()
         self.native = None
         comm.init_distributed()
@@ -87,7 +87,7 @@ class Engine(nn.Module):
             self.native = _native.Engine(
                 [(unit.name, _describe_parameters(unit, groups, apart), sorted(unit.also_reads))
                  for unit in units],
-                persistent_buffers(module), json.dumps(native_config, allow_nan=False), seed,
+                persistent_buffers(module), json.dumps(native_config, allow_nan=False),
                 write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)

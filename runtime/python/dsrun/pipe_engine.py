@@ -84,14 +84,14 @@ class PipelineEngine(Engine):
     """
 
     def __init__(self, module: PipelineModule, config: dict, groups: Groups | None,
-                 lr_scheduler: Any = None, seed: int = 1234):
+                 lr_scheduler: Any = None):
         stage = section(config, "zero_optimization").get("stage", 0)
         if isinstance(stage, int) and stage > 1:
             raise ValueError("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism")
         if section(config, "torch_autocast").get("enabled"):
             raise NotImplementedError("torch_autocast with a PipelineModule: use bf16 or fp16")
         own, interval = _take_section(module, config)
-        super().__init__(module, {**config, "pipeline": own}, groups, lr_scheduler, seed)
+        super().__init__(module, {**config, "pipeline": own}, groups, lr_scheduler)
         if interval > 0:
             module.set_checkpoint_interval(interval)
         self.__dict__.update(
