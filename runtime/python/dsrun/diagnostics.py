@@ -15,9 +15,10 @@ _GB = 1 << 30
 
 
 def see_memory_usage(message: str, force: bool = False) -> None:
-    """Prints the memory of rank 0's device and of its host, and begins a new peak; does so if forced.
+    """With force=True, prints the memory of rank 0's device and host, and begins a new peak.
 
-    MA is allocated memory and CA that of PyTorch's cache; Max_ are their peaks since the last call.
+    Otherwise it does nothing. MA is allocated memory and CA that of PyTorch's cache; Max_ are their
+    peaks since the last call.
     """
     if not force or comm.get_rank() != 0:
         return
