@@ -4,7 +4,7 @@ scripts/goldens/make_symbol_goldens.py has recorded.
 
     symbols_test.py --bin DIR [--python PATH] [SCRIPT ...]
 
-SCRIPT is moe_cases or symbol_cases. The rest is as for trainers_test.py.
+SCRIPT is fp16_cases, moe_cases or symbol_cases. The rest is as for trainers_test.py.
 """
 
 import json
@@ -17,9 +17,9 @@ import tempfile
 from trainer_cases import FOLDER, read_log
 from trainers_test import parse_options
 
-SCRIPTS = ["moe_cases", "symbol_cases"]
+SCRIPTS = ["fp16_cases", "moe_cases", "symbol_cases"]
 RELATIVE, ABSOLUTE = 2e-6, 1e-6
-RELATIVE_BF16 = 1e-2  # one bit of bf16
+OF_16_BITS = {"bf16": 1e-2, "fp16": 2e-3}  # one bit of bf16, two of fp16
 
 
 def differences(name, own, expected, relative):
@@ -61,7 +61,8 @@ def check(options, script, ranks):
     for case, record in records.items():
         # DeepSpeed has no experts at stage 3, where the losses are those of stage 2.
         expected = goldens.get(case) or goldens[case.replace("stage 3", "stage 2")] | {"case": case}
-        wrong = list(differences("", record, expected, RELATIVE_BF16 if "bf16" in case else RELATIVE))
+        relative = max((limit for dtype, limit in OF_16_BITS.items() if dtype in case), default=RELATIVE)
+        wrong = list(differences("", record, expected, relative))
         print("FAILED" if wrong else "ok", f"{script} on {ranks}: {case}", *wrong[:5], sep="\n  " if wrong else " ")
         passed = passed and not wrong
     return passed
