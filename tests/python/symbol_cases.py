@@ -18,6 +18,7 @@ import torch
 from records import ENGINE, RANK, WORLD, log
 
 import deepspeed
+from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.runtime.lr_schedules import VALID_LR_SCHEDULES
 from torch import nn
 
@@ -181,8 +182,11 @@ def on_device():
 def zero_init():
     with deepspeed.zero.Init(config_dict_or_path=make_config()):
         model = make_model()
-    shapes = [list(getattr(p, "ds_shape", p.shape)) for p in model.parameters()]
-    log("zero.Init", shapes=shapes, sums=gathered_sums(model.parameters()))
+    parameters = list(model.parameters())
+    log("ds_tensor", values=[p.ds_tensor.flatten().tolist() for p in parameters],
+        status=[p.ds_status.name for p in parameters], empty=[p.numel() for p in parameters])
+    shapes = [list(getattr(p, "ds_shape", p.shape)) for p in parameters]
+    log("zero.Init", shapes=shapes, sums=gathered_sums(parameters))
     log("zero.Init, losses", losses=train(make_engine(model=model), 3))
 
 
@@ -235,6 +239,52 @@ def safe_values(engine, weight):
             "exp_avg": utils.safe_get_full_optimizer_state(weight, "exp_avg").flatten().tolist()}
 
 
+def writes_of_all_ranks():
+    """safe_set_full_*. Without ZeRO, DeepSpeed's do nothing."""
+    utils = deepspeed.utils
+    for stage in (1, 2, 3):
+        engine = make_engine(stage)
+        weight = engine.module[0].weight
+        engine.backward((engine(batch(0)) - 1.0).square().mean())
+        gradient = utils.safe_get_full_grad(weight)
+        utils.safe_set_full_grad(weight, gradient * 3)
+        written = utils.safe_get_full_grad(weight).flatten().tolist()
+        engine.step()
+        norm, average = float(engine.get_global_grad_norm()), state_of(weight, "exp_avg")
+        utils.safe_set_full_optimizer_state(weight, average * 2, "exp_avg")
+        losses = train(engine, 2, 1)
+        utils.safe_set_full_fp32_param(weight, utils.safe_get_full_fp32_param(weight) + 0.5)
+        log(f"safe_set_full, stage {stage}", gradient=written, norm=norm, losses=losses,
+            average=average.flatten().tolist(), weight=state_of(weight).flatten().tolist(),
+            averages=[state_of(p, "exp_avg").sum().item() for p in engine.module.parameters()])
+        engine.destroy()
+
+
+def state_of(parameter, key=None):
+    if key is None:
+        return deepspeed.utils.safe_get_full_fp32_param(parameter)
+    return deepspeed.utils.safe_get_full_optimizer_state(parameter, key)
+
+
+def writes_of_each_rank():
+    """safe_{get,set}_local_*. The ranks' parts need not be those of DeepSpeed: their whole is."""
+    utils = deepspeed.utils
+    engine = make_engine()
+    bias = engine.module[2].bias  # three elements
+    engine.backward((engine(batch(0)) - 1.0).square().mean())
+    utils.safe_set_local_grad(bias, utils.safe_get_local_grad(bias) * 3)
+    gradient = utils.safe_get_full_grad(bias).tolist()
+    engine.step()
+    norm = float(engine.get_global_grad_norm())
+    average = utils.safe_get_local_optimizer_state(bias, "exp_avg")
+    utils.safe_set_local_optimizer_state(bias, average * 2, "exp_avg")
+    averages, losses = state_of(bias, "exp_avg").tolist(), train(engine, 2, 1)
+    utils.safe_set_local_fp32_param(bias, utils.safe_get_local_fp32_param(bias) + 0.5)
+    log("safe_set_local", gradient=gradient, norm=norm, averages=averages, losses=losses,
+        weight=state_of(bias).tolist())
+    engine.destroy()
+
+
 def engine_attributes():
     for stage in (1, 2, 3):
         engine = make_engine(stage, gradient_accumulation_steps=2)
@@ -245,7 +295,8 @@ def engine_attributes():
             gathers=engine.zero_gather_16bit_weights_on_model_save(),
             rates=[group["lr"] for group in engine.optimizer.optimizer.param_groups],
             offload=hasattr(engine.optimizer, "parameter_offload"),
-            is_module=isinstance(engine, nn.Module) and isinstance(engine, deepspeed.DeepSpeedEngine),
+            is_module=isinstance(engine, nn.Module) and isinstance(engine, DeepSpeedEngine),
+            same=DeepSpeedEngine is deepspeed.DeepSpeedEngine,
             sizes=[engine.train_batch_size(), engine.train_micro_batch_size_per_gpu(),
                    engine.gradient_accumulation_steps()],
             steps=[engine.global_steps, engine.micro_steps])
@@ -460,7 +511,7 @@ def schedules():
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
     for function in (signatures, comm, small_values, memory_and_logs, on_device, zero_init, gathered, leaf_modules,
-                     parameter_attributes, engine_attributes, returned_losses,
+                     parameter_attributes, writes_of_all_ranks, writes_of_each_rank, engine_attributes, returned_losses,
                      rates_of_the_script, parameter_offload, boundaries, states, checkpoints,
                      activation_checkpointing, schedules, client_optimizers):
         function()
