@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Installs the programs we compare with (PyTorch, DeepSpeed, transformers, Lightning), and the tools that make a wheel,
-# from PyPI into .deps/peers, a virtual environment that the project's programs never use. Prints its python. Idempotent.
+# Installs the programs we compare with (PyTorch, DeepSpeed, Hugging Face's trainers, Lightning), and the tools that
+# make a wheel, from PyPI into .deps/peers, a virtual environment that the project's programs never use. Prints its
+# python. Idempotent.
 #
 #   scripts/bench/setup_peers.sh            where $DSRUN_PEERS_DIR names a folder they lie there (5 GB), once for
 #                                           all checkouts of this machine, and .deps/peers is a link
 #   scripts/bench/setup_peers.sh --check    installs nothing: status 1 unless all of them are there
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-list=4  # a new number when the list below changes
+list=5  # a new number when the list below changes
 peers=$root/.deps/peers
 complete=$peers/.complete-$list
 tools=1  # a new number when only the tools below change: they are added to an environment that is there
@@ -29,10 +30,10 @@ if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
   flock 9  # another checkout may be at it
   if [ ! -e "$complete" ]; then
     python3 -m venv "$place"
+    # Of Hugging Face's packages these releases: tests compare their logs, which were recorded with them.
     "$place/bin/pip" install --quiet --disable-pip-version-check \
-      torch==2.11.0 deepspeed==0.19.8 transformers accelerate lightning==2.5.5 expecttest safetensors numpy >&2
-    # Tests read its chat templates and never import it.
-    "$place/bin/pip" install --quiet --disable-pip-version-check --no-deps trl==1.16.0 >&2
+      torch==2.11.0 deepspeed==0.19.8 transformers==5.24.0 accelerate==1.15.0 trl==1.16.0 peft==0.21.2 \
+      datasets==5.2.0 lightning==2.5.5 expecttest safetensors numpy >&2
     touch "$complete"
   fi
 fi
