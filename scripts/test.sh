@@ -23,8 +23,9 @@ build_dir=${BUILD_DIR:-build}
 status=0
 # One more than there are cores: many tests wait for a daemon, a lease or a link.
 ctest --test-dir "$build_dir" --output-on-failure -j "$(($(nproc) + 1))" "$@" || status=$?
-# gtest names each twice, behind its run with the time it took.
-skipped=$(sed -n 's/^\[  SKIPPED \] \(.*\) ([0-9]* ms)$/  \1/p' "$build_dir/Testing/Temporary/LastTest.log")
+# gtest names each twice, behind its run with the time it took; tests/support/requirement.py names it once.
+skipped=$(sed -n -e 's/^\[  SKIPPED \] \(.*\) ([0-9]* ms)$/  \1/p' -e 's/^SKIPPED:* \(.*\)$/  \1/p' \
+  "$build_dir/Testing/Temporary/LastTest.log")
 if [ -n "$skipped" ]; then
   printf 'skipped here, each for the reason that its output gives (ctest -V -R NAME):\n%s\n' "$skipped"
 fi

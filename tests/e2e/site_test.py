@@ -13,9 +13,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/e2e")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/e2e"), str(ROOT / "tests/support")]
 import manual_pages  # noqa: E402
 import manual_test  # noqa: E402
+from requirement import skip_without  # noqa: E402
 
 NO_END = {"meta"}
 FURTHER = []
@@ -88,8 +89,9 @@ class SiteTest(unittest.TestCase):
             text = (self.folder / "man7" / f"dsrun-{page.name}.7").read_text(encoding="utf-8")
             self.assertIn("\\- ", text.split(".SH DESCRIPTION")[0], page.name)
 
-    @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_groff_warns_of_nothing(self):
+        if shutil.which("groff") is None:
+            skip_without(self, "groff", "groff is not installed")
         for path in sorted((self.folder / "man7").glob("*.7")):
             done = subprocess.run(["groff", "-man", "-ww", "-Wbreak", "-Tutf8", "-z", path], capture_output=True, text=True, check=False)
             self.assertEqual(done.stderr, "", path.name)

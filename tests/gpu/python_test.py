@@ -3,7 +3,7 @@
 
     python_test.py --bin DIR [--python PATH]      as tests/python/trainers_test.py
 
-Status 77, with the reason, where the interpreter's PyTorch finds no GPU.
+Skipped where the interpreter's PyTorch finds no GPU.
 """
 
 import os
@@ -13,9 +13,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 
-from trainers_test import parse_options  # noqa: E402
+from trainers_test import exit_without, parse_options  # noqa: E402
 
-SKIPPED = 77
 PROGRAM = """
 import contextlib, torch, dsrun
 
@@ -75,8 +74,7 @@ def main():
     check = subprocess.run([options.python, "-c", "import torch; print(torch.cuda.is_available())"],
                            capture_output=True, text=True, check=False)
     if check.stdout.strip() != "True":
-        print("not run: PyTorch finds no GPU")
-        sys.exit(SKIPPED)
+        exit_without("gpu", "PyTorch finds no GPU")
     result = subprocess.run([options.python, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     print(result.stdout + result.stderr)
     sys.exit(0 if "all is well" in result.stdout else 1)

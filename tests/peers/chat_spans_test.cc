@@ -32,7 +32,7 @@ TEST(ChatSpansTest, AreThoseOfTrainingTemplates) {
     python = check.out.substr(0, check.out.find('\n'));
   }
   const ProgramResult trl = RunProgram({python, "-c", kHasTrl});
-  if (trl.status != 0) return SkipWithout("trl", python + ": " + trl.err);
+  if (trl.status != 0) return SkipWithout("peers", python + ": " + trl.err);
   const TemporaryFolder folder;
   const ProgramResult made =
       RunProgram({python, DS_SOURCE_DIR "/scripts/goldens/make_span_goldens.py",

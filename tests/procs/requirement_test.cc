@@ -49,6 +49,27 @@ TEST(RequirementTest, AWordThatRequiresNothingFails) {
   EXPECT_THAT(result.out, HasSubstr("there is no 'pears'"));
 }
 
+// A test in Python, for a python without packages.
+ProgramResult RunPythonTestWith(const std::string& required) {
+  return RunProgram({"python3", DS_SOURCE_DIR "/tests/python/guides_test.py", "--bin", "/none",
+                     "--python", "/bin/false", "llama_lora"},
+                    {.environment = {"DSRUN_REQUIRE=" + required}});
+}
+
+TEST(RequirementTest, TestsInPythonSkipWithoutPackages) {
+  const ProgramResult result = RunPythonTestWith("fuse");
+  EXPECT_EQ(result.status, 77) << result.err;
+  EXPECT_EQ(result.out, "SKIPPED llama_lora: /bin/false has no peft, transformers\n");
+}
+
+TEST(RequirementTest, TestsInPythonFailWithRequirement) {
+  const ProgramResult result = RunPythonTestWith("fuse,peers");
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_EQ(result.out,
+            "FAILED llama_lora: DSRUN_REQUIRE names peers, but: /bin/false has no peft, "
+            "transformers\n");
+}
+
 // Runs .ci/requirements on a machine whose processors are as `lscpu` prints them.
 ProgramResult RequirementsWhere(const std::string& lscpu) {
   const TemporaryFolder folder;

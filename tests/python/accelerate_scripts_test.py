@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 from trainer_cases import FOLDER
-from trainers_test import SKIPPED, lacks, parse_options
+from trainers_test import exit_without, missing_packages, parse_options
 
 # As in tests/deepspeed of Accelerate, which the package does not have.
 FP16 = {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16, "hysteresis": 2,
@@ -154,10 +154,9 @@ QUICK = ["performance 2 offload", "checkpointing 3 config"]
 
 def main():
     options = parse_options("--all")
-    missing = [package for package in ("accelerate", "transformers") if lacks(options.python, package)]
+    missing = missing_packages(options.python, ["accelerate", "transformers"])
     if missing:
-        print(f"SKIPPED: {options.python} has no {', '.join(missing)}")
-        return SKIPPED
+        exit_without("peers", missing)
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(options, folder)

@@ -19,9 +19,8 @@ import subprocess
 import sys
 import tempfile
 
-from trainers_test import parse_options
+from trainers_test import exit_without, parse_options
 
-SKIPPED = 77
 MARK = "the next error is wanted"
 PROGRAM = """
 import ctypes, os, sys, torch, dsrun
@@ -128,8 +127,7 @@ def check(output, report):
 def main():
     options = parse_options()
     if shutil.which("valgrind") is None:
-        print("not run: valgrind is not installed")
-        return SKIPPED
+        exit_without("valgrind", "valgrind is not installed")
     with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
         probe.bind(("127.0.0.1", 0))  # no other job has this port
         ranks = [run_rank(rank, probe.getsockname()[1], options, folder) for rank in range(2)]

@@ -5,10 +5,11 @@ scripts/goldens/make_trainer_goldens.py has recorded.
     trainers_test.py --bin DIR [--python PATH] [CASE ...]
 
 DIR is the build's bin. The ranks run by PATH, else by the python of scripts/bench/setup_peers.sh. A case whose packages
-it does not have is skipped; status 77 if all are.
+it does not have is skipped, or fails where DSRUN_REQUIRE names peers; status 77 if all are skipped.
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -20,13 +21,16 @@ import tempfile
 from trainer_cases import CASES, GOLDENS, command, needs, read_log
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIPPED = 77
+sys.path.insert(0, str(ROOT / "tests/support"))
+from requirement import SKIPPED, exit_without, skip_status  # noqa: E402
+
 # fp32: the last bits, of kernels that add in another order. Differences of log-probabilities lose digits.
 RELATIVE, ABSOLUTE = 1e-6, 5e-7
 # bf16: a weight may be rounded to the other neighbour.
 RELATIVE_BF16 = 2e-4
 
 
+@functools.cache
 def lacks(python, package):
     program = f"import importlib.metadata as m; m.version({package!r})"
     return subprocess.run([python, "-c", program], capture_output=True).returncode != 0
@@ -60,8 +64,13 @@ def find_python():
     check = subprocess.run([ROOT / "scripts/bench/setup_peers.sh", "--check"], capture_output=True, text=True)
     if check.returncode == 0:
         return check.stdout.strip()
-    print(f"SKIPPED: {check.stderr.strip()}")
-    sys.exit(1 if "peers" in os.environ.get("DSRUN_REQUIRE", "").split(",") else SKIPPED)
+    return exit_without("peers", check.stderr.strip())
+
+
+def missing_packages(python, packages):
+    """Names the packages that the interpreter does not have; an empty text if it has all."""
+    missing = [package for package in packages if lacks(python, package)]
+    return f"{python} has no {', '.join(missing)}" if missing else ""
 
 
 def check_log(case, result, expected, relative=RELATIVE):
@@ -90,10 +99,11 @@ def run_cases(options, cases, needs, check_case):
     chosen = options.cases or cases
     skipped = failed = 0
     for case in chosen:
-        missing = [package for package in needs(case) if lacks(options.python, package)]
+        missing = missing_packages(options.python, needs(case))
         if missing:
-            print(f"SKIPPED {case}: {options.python} has no {', '.join(missing)}")
-            skipped += 1
+            status = skip_status("peers", missing, case)
+            skipped += status == SKIPPED
+            failed += status != SKIPPED
             continue
         wrong = check_case(case)
         failed += bool(wrong)

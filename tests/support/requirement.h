@@ -3,6 +3,7 @@
 // Requirements are what a test needs of a machine and not every machine has. Without one the test
 // skips itself; where DSRUN_REQUIRE names it, in a list such as "namespaces,peers", the skip is a
 // failure.
+// requirement.py is the same for tests in Python.
 //
 //     if (!hosts.namespaces()) return SkipWithout("namespaces", hosts.why_not());
 
@@ -34,6 +35,8 @@ inline constexpr std::string_view kRequirements[] = {
     "two_cores",      // which are no threads of one
     "root",           // who sees into processes that are closed to their user
     "gpu",            // one that works, and the CUDA plugin
+    "groff",          // which shows manual pages
+    "valgrind",       // which watches a rank's memory
 };
 
 // Says whether `list` names `requirement`; a word that is none is a failure of the test.
