@@ -1,4 +1,4 @@
-"""The loop of DeepSpeed's CIFAR-10 tutorial, on random pictures."""
+"""The loop of DeepSpeed's CIFAR-10 tutorial, on random pictures; with --moe that of its tutorial of experts."""
 
 import argparse
 import json
@@ -8,6 +8,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from deepspeed.accelerator import get_accelerator
+from deepspeed.moe.layer import MoE
+from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
 
 
 def add_argument():
@@ -17,6 +19,15 @@ def add_argument():
     parser.add_argument("--log-interval", type=int, default=2)
     parser.add_argument("--dtype", default="fp32", type=str, choices=["bf16", "fp16", "fp32"])
     parser.add_argument("--stage", default=0, type=int, choices=[0, 1, 2, 3])
+    parser.add_argument("--seed", default=0, type=int)
+    parser.add_argument("--moe", action="store_true")
+    parser.add_argument("--ep-world-size", default=1, type=int)
+    parser.add_argument("--num-experts", type=int, nargs="+", default=[1], help="one number for each layer")
+    parser.add_argument("--mlp-type", type=str, default="standard", choices=["standard", "residual"])
+    parser.add_argument("--top-k", default=1, type=int)
+    parser.add_argument("--min-capacity", default=0, type=int)
+    parser.add_argument("--noisy-gate-policy", default=None, type=str, choices=["RSample", "Jitter"])
+    parser.add_argument("--moe-param-group", action="store_true")
     parser = deepspeed.add_config_arguments(parser)
     return parser.parse_args()
 
@@ -54,14 +65,23 @@ class Pictures(torch.utils.data.Dataset):
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, args):
         super().__init__()
         self.conv1 = nn.Conv2d(3, 6, 5)
         self.pool = nn.MaxPool2d(2, 2)
         self.conv2 = nn.Conv2d(6, 16, 5)
         self.fc1 = nn.Linear(16 * 5 * 5, 120)
         self.fc2 = nn.Linear(120, 84)
-        self.fc3 = nn.Linear(84, 10)
+        self.moe = args.moe
+        if args.moe:
+            self.moe_layer_list = nn.ModuleList([
+                MoE(hidden_size=84, expert=nn.Linear(84, 84), num_experts=experts, ep_size=args.ep_world_size,
+                    use_residual=args.mlp_type == "residual", k=args.top_k, min_capacity=args.min_capacity,
+                    noisy_gate_policy=args.noisy_gate_policy)
+                for experts in args.num_experts])
+            self.fc4 = nn.Linear(84, 10)
+        else:
+            self.fc3 = nn.Linear(84, 10)
 
     def forward(self, x):
         x = self.pool(F.relu(self.conv1(x)))
@@ -69,7 +89,16 @@ class Net(nn.Module):
         x = x.view(-1, 16 * 5 * 5)
         x = F.relu(self.fc1(x))
         x = F.relu(self.fc2(x))
+        if self.moe:
+            for layer in self.moe_layer_list:
+                x, _, _ = layer(x)
+            return self.fc4(x)
         return self.fc3(x)
+
+
+def create_moe_param_groups(model):
+    return split_params_into_different_moe_groups_for_optimizer(
+        {"params": list(model.parameters()), "name": "parameters"})
 
 
 def test(model_engine, testset, local_device, target_dtype):
@@ -89,10 +118,12 @@ def test(model_engine, testset, local_device, target_dtype):
 
 def main(args):
     deepspeed.init_distributed()
-    torch.manual_seed(0)
+    torch.manual_seed(args.seed)
     trainset, testset = Pictures(72, seed=1), Pictures(16, seed=2)
-    net = Net()
+    net = Net(args)
     parameters = filter(lambda p: p.requires_grad, net.parameters())
+    if args.moe_param_group:
+        parameters = create_moe_param_groups(net)
     model_engine, optimizer, trainloader, __ = deepspeed.initialize(
         args=args, model=net, model_parameters=parameters, training_data=trainset,
         config=get_ds_config(args))
