@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from . import _native
+from .checkpoint_checks import check_tag
 from .expert_ranks import take_own_experts
 from .utils import logger
 
@@ -21,7 +22,7 @@ __all__ = ["convert_zero_checkpoint_to_fp32_state_dict",
            "get_fp32_state_dict_from_zero_checkpoint",
            "load_state_dict_from_zero_checkpoint"]
 
-CLIENT_STATE = "client_state.pt"  # runtime/checkpoint_format/file_names.h
+CLIENT_STATE, MANIFEST = "client_state.pt", "manifest.json"  # checkpoint_format/file_names.h
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -29,6 +30,14 @@ def replace_file(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     os.replace(part, path)
+
+
+def make_folder(path: Path) -> None:
+    """Makes the folder and those above it; raises OSError with a sentence if that fails."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise type(error)(f"save_checkpoint cannot make the folder {path}: {error.strerror}") from error
 
 
 def save_with_client_state(native: _native.Engine, folder: Path, client: dict, frozen: bool) -> None:
@@ -53,6 +62,8 @@ def save_with_client_state(native: _native.Engine, folder: Path, client: dict, f
         if failure is None:
             raise
         raise failure from None
+    except KeyError as error:
+        raise FileNotFoundError(f"{error.args[0]}: all ranks have to see the folder {folder}") from None
 
 
 def resolve_latest(folder: Path) -> Path:
@@ -61,15 +72,44 @@ def resolve_latest(folder: Path) -> Path:
     Raises RuntimeError if it names none.
     """
     path = folder / "latest"
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}: give the tag of a checkpoint")
     name = path.read_bytes().split(b"\n")[0].decode(errors="replace").strip()
-    if not name or "\0" in name or not (folder / name).is_dir():
+    if name in ("", ".", "..") or "\0" in name or not (folder / name).is_dir():
         raise RuntimeError(f"{path} is damaged: it names {name[:40]!r}, which is no folder of {folder}. "
                            "Load an earlier checkpoint, by its tag, or write a folder's name to it")
     return folder / name
 
 
+def _list_tags(root: Path) -> str:
+    tags = sorted(path.name for path in root.glob("*") if (path / "latest").is_file())
+    return f"; the tags in {root} are {_list_some(tags)}" if tags else ""
+
+
+def find_checkpoint(root: Path, tag: str | None) -> tuple[Path, Path]:
+    """Returns the folder of the tag (without one, the one that `latest` names), and the checkpoint.
+
+    These are the same for a folder of dsrun itself, such as checkpoints/step-20. Raises
+    FileNotFoundError without a checkpoint there.
+    """
+    tagged = resolve_latest(root) if tag is None else root / check_tag(tag)
+    if not tagged.is_dir():
+        raise FileNotFoundError(f"there is no checkpoint {tagged}{_list_tags(root)}")
+    folder = resolve_latest(tagged) if (tagged / "latest").is_file() else tagged
+    if not (folder / MANIFEST).is_file():
+        raise FileNotFoundError(f"{folder} is no checkpoint of dsrun: it has no {MANIFEST}")
+    return tagged, folder
+
+
+def describe_content(folder: Path) -> str:
+    """Returns what differs between two checkpoints, wherever they are."""
+    checksum = (folder / MANIFEST).read_bytes()[-40:].decode(errors="replace")
+    client = folder / CLIENT_STATE
+    return f"{folder.name} {checksum} {client.stat().st_size if client.is_file() else 0}"
+
+
 def read_client_state(folder: Path) -> dict:
-    """Returns the file that save_checkpoint has written into a checkpoint.
+    """Returns what save_checkpoint has written into a checkpoint beside the engine's state.
 
     Raises RuntimeError if the file is damaged. Objects of classes that cannot be imported raise the
     error of the import.
@@ -94,14 +134,7 @@ def _folder_of(checkpoint_dir, tag: str | None) -> Path:
     root = Path(checkpoint_dir)
     if tag is None and not (root / "latest").is_file():
         raise ValueError(f"{root / 'latest'} does not exist: give the tag of a checkpoint")
-    tagged = resolve_latest(root) if tag is None else root / str(tag)
-    if not tagged.is_dir():
-        raise FileNotFoundError(f"there is no checkpoint {tagged}")
-    # A folder of dsrun itself, such as checkpoints/step-20, has no `latest`.
-    folder = resolve_latest(tagged) if (tagged / "latest").is_file() else tagged
-    if not (folder / "manifest.json").is_file():
-        raise FileNotFoundError(f"{folder} is no checkpoint of dsrun: it has no manifest.json")
-    return folder
+    return find_checkpoint(root, tag)[1]
 
 
 def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: str | os.PathLike, tag: str | None = None,

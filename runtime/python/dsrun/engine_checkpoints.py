@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from . import _native
-from .checkpoint_files import (read_client_state, replace_file, resolve_latest,
-                               save_with_client_state)
+from .checkpoint_checks import check_fits, check_same, check_tag, schedule_kind
+from .checkpoint_files import (describe_content, find_checkpoint, make_folder, read_client_state,
+                               replace_file, save_with_client_state)
 from .gathered import GatheredOfEngine
 from .together import call_on_rank_0, call_together
 from .utils import logger
@@ -34,66 +35,76 @@ class Choice:
 def save(engine: Engine, root: Path, tag: str | None, client_state: dict | None, *, save_latest: bool,
          frozen: bool) -> None:
     """Saves the engine to root/tag; see Engine.save_checkpoint. Collective."""
-    tag = f"global_step{engine.global_steps}" if tag is None else str(tag)
-    engine.passes.owned.check()
+    tag = f"global_step{engine.global_steps}" if tag is None else tag
+    check_same([str(root), str(tag), save_latest, frozen], f"saves to {root / str(tag)}",
+               "all ranks save to one folder, with the same tag and options")
+    tag = check_tag(tag)
+    call_together(engine.passes.owned.check)
     engine._show_buffers()
     client = {"client_state": client_state or {}, "rates": engine.get_lr(),
               "extra_state": call_together(lambda: _read_extra_state(engine)),
               "lr_scheduler": getattr(engine.lr_scheduler, "state_dict", dict)(),
+              "schedule_kind": schedule_kind(engine),
               "trains": engine.optimizer is not None, "has_frozen": frozen}
+    call_on_rank_0(lambda: make_folder(root / tag), OSError)
     save_with_client_state(engine.native, root / tag, client, frozen=frozen)
     if save_latest:
-        call_on_rank_0(lambda: replace_file(root / "latest", tag))
+        call_on_rank_0(lambda: replace_file(root / "latest", tag), OSError)
 
 
 def load(engine: Engine, root: Path, tag: str | None, choice: Choice) -> tuple[str | None, dict]:
     """Loads root/tag into the engine; see Engine.load_checkpoint. Collective."""
+    options = [choice.strict, choice.optimizer_states, choice.schedule, choice.module_only,
+               choice.custom_load_fn is None]
+    named = tag if tag is None else str(tag)
+    check_same([named, options], f"loads {root / (named or 'latest')}",
+               "all ranks load one checkpoint, with the same options")
     latest = root / "latest"
     if tag is None and _native.broadcast_text(str(latest.is_file())) == "False":
         logger.warning("%s does not exist: nothing is loaded", latest)
         return None, {}
-    with_optimizer = (choice.optimizer_states and not choice.module_only
-                      and engine.optimizer is not None)
     needs_frozen = choice.strict and bool(engine._frozen_names())
-
-    def read():
-        folder = resolve_latest(root) if tag is None else root / str(tag)
-        newest = resolve_latest(folder)
-        client = read_client_state(newest)
-        _check(engine, folder, client, with_optimizer, needs_frozen)
-        return folder, client, str(newest)
-
-    folder, client, path = call_together(read)
+    folder, newest, client = call_together(lambda: _read(engine, root, tag, choice, needs_frozen))
+    check_same(describe_content(newest), f"loads {newest}",
+               "these are not the same checkpoint: all ranks load one")
     engine._show_buffers()
-    engine.native.load(path, weights=choice.custom_load_fn is None, optimizer_state=with_optimizer,
-                       progress=not choice.module_only, schedule=choice.schedule,
-                       strict=choice.strict)
-    if choice.custom_load_fn is not None:
-        # As DeepSpeed, whose checkpoints have frozen weights apart from the module's then.
-        loads_frozen = engine.zero_optimization_stage() >= 2 and client.get("has_frozen", True)
-        _load_weights_by(engine, choice.custom_load_fn, path, loads_frozen)
-    call_together(lambda: _write_extra_state(engine, client.get("extra_state", {}), choice.strict))
-    if not choice.module_only:
-        _load_schedule(engine, client, with_optimizer, choice.schedule)
+    _load_from(engine, newest, client, choice)
     return str(folder), client["client_state"]
 
 
-def _check(engine, folder: Path, client: dict, with_optimizer: bool, needs_frozen: bool) -> None:
-    if with_optimizer and not client.get("trains", True):
-        raise ValueError(f"{folder} was saved by an engine without an optimizer: load it with "
-                         "load_optimizer_states=False, or with load_module_only=True")
-    groups, saved = len(engine._param_groups()), len(client["rates"])
-    if with_optimizer and groups != saved:
-        raise ValueError(f"{folder} has the rates of {saved} parameter groups, and the optimizer "
-                         f"has {groups}: load it with load_optimizer_states=False")
-    if needs_frozen and not client.get("has_frozen", True):
-        raise ValueError(f"{folder} was saved with exclude_frozen_parameters: load it with "
-                         "load_module_strict=False")
+def _read(engine, root: Path, tag: str | None, choice: Choice,
+          needs_frozen: bool) -> tuple[Path, Path, dict]:
+    """Returns the tag's folder, the checkpoint in it and its client state, if the engine can load it."""
+    engine.passes.owned.check()
+    folder, newest = find_checkpoint(root, tag)
+    client = read_client_state(newest)
+    check_fits(engine, folder, client, with_optimizer=_loads_optimizer(engine, choice),
+               with_schedule=choice.schedule and not choice.module_only, strict=choice.strict,
+               needs_frozen=needs_frozen)
+    return folder, newest, client
 
 
-def _load_weights_by(engine, custom_load_fn: Callable, path: str, loads_frozen: bool) -> None:
+def _loads_optimizer(engine, choice: Choice) -> bool:
+    return choice.optimizer_states and not choice.module_only and engine.optimizer is not None
+
+
+def _load_from(engine, newest: Path, client: dict, choice: Choice) -> None:
+    with_optimizer = _loads_optimizer(engine, choice)
+    engine.native.load(str(newest), weights=choice.custom_load_fn is None,
+                       optimizer_state=with_optimizer, progress=not choice.module_only,
+                       schedule=choice.schedule, strict=choice.strict)
+    if choice.custom_load_fn is not None:
+        # As DeepSpeed, whose checkpoints have frozen weights apart from the module's then.
+        loads_frozen = engine.zero_optimization_stage() >= 2 and client.get("has_frozen", True)
+        _load_weights_by(engine, choice.custom_load_fn, newest, loads_frozen)
+    call_together(lambda: _write_extra_state(engine, client.get("extra_state", {})))
+    if not choice.module_only:
+        call_together(lambda: _load_schedule(engine, client, with_optimizer, choice.schedule))
+
+
+def _load_weights_by(engine, custom_load_fn: Callable, path: Path, loads_frozen: bool) -> None:
     names = engine._names
-    saved = _native.read_weights(path)
+    saved = call_together(lambda: _native.read_weights(str(path)))
     source = {name: value for name, value in saved.items() if not engine._apart.is_expert(name)}
     for name, parameter in engine.module.named_parameters(remove_duplicate=False):
         if names[id(parameter)] in saved:  # tied weights have several names
@@ -113,11 +124,8 @@ def _read_extra_state(engine) -> dict:
             for name, module in engine._modules_with_extra_state().items()}
 
 
-def _write_extra_state(engine, states: dict, strict: bool) -> None:
+def _write_extra_state(engine, states: dict) -> None:
     modules = engine._modules_with_extra_state()
-    if strict and states.keys() != modules.keys():
-        raise KeyError("the checkpoint and the module have extra state (get_extra_state) of other "
-                       f"parts: {sorted(states)}, {sorted(modules)}")
     for name in states.keys() & modules.keys():
         modules[name].set_extra_state(states[name])
 

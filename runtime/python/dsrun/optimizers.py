@@ -247,11 +247,19 @@ class EngineOptimizer(torch.optim.Optimizer):
 
     def hold_rate(self) -> None:
         """Gives the rates of the groups to the engine: for one update, if ds_config has a schedule."""
+        base = self.find_base([float(group["lr"]) for group in self.param_groups])
+        if base is not None and base != self._native.lr:
+            self.set_rate(base)
+
+    def find_base(self, rates: list[float]) -> float | None:
+        """Returns the engine's rate for which the groups have `rates`; None if that is any.
+
+        Raises NotImplementedError if their ratios are others than at initialize().
+        """
         base = None
-        for group, factor in zip(self.param_groups, self._factors):
+        for rate, factor in zip(rates, self._factors, strict=True):
             if factor is None:
                 continue
-            rate = float(group["lr"])
             if factor != 0.0:
                 rate /= factor
                 base = rate if base is None else base
@@ -260,8 +268,7 @@ class EngineOptimizer(torch.optim.Optimizer):
                 raise NotImplementedError(
                     "the rates of the parameter groups have changed against each other: the "
                     "engine keeps the ratios that they had at initialize()")
-        if base is not None and base != self._native.lr:
-            self.set_rate(base)
+        return base
 
     def set_rate(self, rate: float) -> None:
         """Sets the engine's rate: the rate of a group with the factor 1."""
