@@ -3,6 +3,7 @@
     dsrun -n 2 check_forms.py      ends with status 1 after a failed check
 """
 
+import functools
 import os
 import types
 
@@ -11,7 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import dsrun
-from dsrun import zero
+from dsrun import utils, zero
 
 RANK, RANKS, STEPS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), 3
 
@@ -101,11 +102,11 @@ class InPlace(nn.Module):
 class Recomputed(nn.Module):
     """Recomputes a function that reads the weight of a module elsewhere."""
 
-    def __init__(self, use_reentrant):
+    def __init__(self, recompute):
         super().__init__()
         self.first = nn.Linear(4, 4)
         self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
-        self.use_reentrant = use_reentrant
+        self.recompute = recompute
 
     def last(self, x):
         return self.blocks[0](x) @ self.first.weight
@@ -116,7 +117,7 @@ class Recomputed(nn.Module):
     def forward(self, x):
         x = self.first(x)
         for step in (*self.blocks, self.before_its_block, self.last):
-            x = checkpoint(step, x, use_reentrant=self.use_reentrant)
+            x = self.recompute(step, x)
         return x.pow(2).mean()
 
 
@@ -155,11 +156,35 @@ class Retried(InPlace):
             return super().forward(x)
 
 
+class Choice(nn.Module):
+    """Runs one of its layers, which depends on the rank's samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x, choice):
+        return x + self.layers[choice](x)
+
+
+class Choices(nn.Module):
+    def __init__(self, is_leaf):
+        super().__init__()
+        self.first, self.choice, self.last = nn.Linear(4, 4), Choice(), nn.Linear(4, 4)
+        if is_leaf:
+            utils.set_z3_leaf_modules(self, [Choice])
+
+    def forward(self, x):
+        return self.last(self.choice(self.first(x), int(x[0, 0] > 0))).square().mean()
+
+
 FORMS = {"own parameters beside inner modules": OwnBesideInner, "changed containers": ChangedContainers,
          "objects": Objects, "changed inputs": InPlace, "changed inputs in an except block": Retried,
-         "declared reads": Declared,
-         "recomputed functions": lambda: Recomputed(False),
-         "recomputed functions, reentrant": lambda: Recomputed(True)}
+         "declared reads": Declared, "leaf modules": lambda: Choices(True),
+         **{f"recomputed functions, {name}": functools.partial(Recomputed, recompute) for name, recompute in {
+             "PyTorch": functools.partial(checkpoint, use_reentrant=False),
+             "PyTorch, reentrant": functools.partial(checkpoint, use_reentrant=True),
+             "dsrun.checkpointing": dsrun.checkpointing.checkpoint}.items()}}
 
 
 def make(form):
@@ -200,6 +225,18 @@ def train(form, stage):
     return losses
 
 
+def ranks_that_part_without_a_leaf_module_are_an_error():
+    part = [[bool(batch_of(step, rank)[0, 0] > 0) for rank in range(RANKS)] for step in range(STEPS)]
+    assert any(len(set(choices)) > 1 for choices in part), "the ranks choose alike"
+    try:
+        train(lambda: Choices(False), 3)
+    except RuntimeError as error:
+        for name in ("choice.layers.0", "choice.layers.1"):
+            assert name in str(error), f"{error} does not name {name}"
+    else:
+        raise AssertionError("the ranks ran other layers without an error")
+
+
 def main():
     torch.set_num_threads(1)
     for name, form in FORMS.items():
@@ -208,6 +245,7 @@ def main():
             losses = train(form, stage)
             torch.testing.assert_close(losses, expected, rtol=2e-6, atol=2e-7, msg=lambda text: (
                 f"{name} at stage {stage}: {losses}, PyTorch {expected}"))
+    ranks_that_part_without_a_leaf_module_are_an_error()
     print("all checks passed", flush=True)
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import _native, comm
 from .optimizers import ConfigScheduler
 
+if TYPE_CHECKING:
+    from .engine import Engine
+
 SCHEDULE_OF_CONFIG = "ds_config"  # names the schedule of the config in a checkpoint
 
 
-def check_tag(tag) -> str:
+def check_tag(tag: object) -> str:
     """Returns the tag as a text; raises ValueError if a folder cannot have its name."""
     text = str(tag)
     if (not text.strip() or text != text.strip() or text in (".", "..", "latest")
@@ -40,7 +44,7 @@ def check_same(key: object, shown: str, sentence: str) -> None:
         raise ValueError(error)
 
 
-def schedule_kind(engine) -> str | None:
+def schedule_kind(engine: Engine) -> str | None:
     """Names the class of the engine's schedule, as checkpoints keep it; None without one."""
     if engine.lr_scheduler is None:
         return None
@@ -71,7 +75,7 @@ def _missing_field(own: dict, saved: dict) -> str | None:
     return None
 
 
-def _check_schedule(engine, folder: Path, client: dict) -> None:
+def _check_schedule(engine: Engine, folder: Path, client: dict) -> None:
     own, saved = schedule_kind(engine), client["lr_scheduler"]
     if own is None or not hasattr(engine.lr_scheduler, "load_state_dict"):
         return
@@ -94,7 +98,7 @@ def _describe_schedule(kind: str | None) -> str:
     return "the schedule of the config" if kind == SCHEDULE_OF_CONFIG else f"a {kind}"
 
 
-def _check_rates(engine, folder: Path, rates: list[float]) -> None:
+def _check_rates(engine: Engine, folder: Path, rates: list[float]) -> None:
     advice = "load it with load_optimizer_states=False"
     groups = len(engine._param_groups())
     if groups != len(rates):
@@ -116,7 +120,7 @@ def check_extra_state(names: set[str], saved: set[str]) -> None:
                        f"parts: {sorted(saved)}, {sorted(names)}")
 
 
-def check_fits(engine, folder: Path, client: dict, *, with_optimizer: bool, with_schedule: bool,
+def check_fits(engine: Engine, folder: Path, client: dict, *, with_optimizer: bool, with_schedule: bool,
                strict: bool, needs_frozen: bool) -> None:
     """Checks what the script's objects and Python's add to the engine's state."""
     if with_optimizer and not client.get("trains", True):
