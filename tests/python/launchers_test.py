@@ -109,8 +109,8 @@ class LaunchersTest(unittest.TestCase):
 
     def test_torchrun(self):
         self.assertEqual(losses_of(self.run_command(
-            [OPTIONS.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "dsrun.compat",
-             self.script])), self.expected)
+            [OPTIONS.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m",
+             "dsrun.compat", self.script])), self.expected)
 
     def test_mpirun(self):
         port = str(20000 + os.getpid() % 10000)
