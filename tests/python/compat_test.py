@@ -101,6 +101,60 @@ from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
 UlyssesSPAttentionHF.register_with_transformers(model_name_or_path="x")
 """, "NotImplementedError: UlyssesSPAttentionHF: sequences of Python modules are not divided between ranks")
 
+    def test_arguments_that_cannot_be_honoured_are_refused_by_name(self):
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+group = object()
+for call, arguments in ((deepspeed.initialize, dict(mpu=group)), (deepspeed.initialize, dict(mesh_param=(1, 1))),
+                        *((deepspeed.zero.Init, {name: value}) for name, value in dict(
+                            data_parallel_group=group, zero_param_parallel_group=group,
+                            sequence_data_parallel_group=group, zero_quantized_weights=True,
+                            zero_quantized_nontrainable_weights=True, param_swapper=group).items())):
+    try:
+        call(**arguments, **(dict(model=module, config=config) if call is deepspeed.initialize else {}))
+        print(arguments, "is accepted")
+    except NotImplementedError as error:
+        print(str(error).split("=")[0])
+""", "\n".join(["initialize(mpu", "initialize(mesh_param", *(f"zero.Init({name}" for name in (
+            "data_parallel_group", "zero_param_parallel_group", "sequence_data_parallel_group",
+            "zero_quantized_weights", "zero_quantized_nontrainable_weights", "param_swapper"))]))
+
+    def test_sections_without_a_counterpart_are_refused_by_key(self):
+        self.check(ENGINE + """
+config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
+for name in ("wandb", "comet", "flops_profiler", "comms_logger"):
+    for enabled in (True, False):
+        try:
+            deepspeed.initialize(model=module, config=config | {name: {"enabled": enabled}})
+            print(name, "passes", end=" ")
+        except (NotImplementedError, ValueError) as error:
+            print(name, name in str(error), end=" ")
+""", "wandb True wandb passes comet True comet passes flops_profiler True flops_profiler passes "
+                   "comms_logger True comms_logger passes")
+
+    def test_names_of_other_devices_and_paths_are_the_same(self):
+        self.check(ENGINE + """
+from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
+from deepspeed.runtime.engine import DeepSpeedEngine
+def train(make):
+    torch.manual_seed(3)
+    module = torch.nn.Linear(3, 2)
+    deepspeed.zero.register_external_parameter(module, module.bias)
+    engine, *_ = deepspeed.initialize(model=module, optimizer=make(module.parameters()), config=config)
+    deepspeed.zero.unregister_external_parameter(module, module.bias)
+    for _ in range(3):
+        engine.backward(engine(torch.ones(2, 3)).square().sum())
+        engine.step()
+    assert isinstance(engine, DeepSpeedEngine)
+    return module.weight.tolist()
+adam, lion = dict(lr=0.1, weight_decay=0.2, betas=(0.8, 0.9)), dict(lr=0.1, weight_decay=0.2, betas=(0.8, 0.9))
+print([train(lambda p: FusedAdam(p, adam_w_mode=w, **adam)) == train(lambda p: DeepSpeedCPUAdam(
+    p, adamw_mode=w, **adam)) for w in (True, False)], train(lambda p: FusedLion(p, **lion)) == train(
+    lambda p: DeepSpeedCPULion(p, **lion)), train(lambda p: FusedLion(p, **lion)) != train(
+    lambda p: FusedAdam(p, **adam)))
+""", "[True, True] True True")
+
     def test_elastic_batches_equal_deepspeeds(self):
         # Version 0.1 of the section: 0.2 differs where DeepSpeed gives an impossible answer (elasticity.h).
         rows = [row for row in json.loads(ELASTICITY.read_text()) if row[5:8] == [0.1, 1, 1] and row[-1][0] != 0

@@ -328,6 +328,27 @@ def rates_of_the_script():
         engine.destroy()
 
 
+def arguments():
+    """Functions for the optimizer and the scheduler, and a data set with a collate_fn."""
+    model, config = make_model(), make_config(2)
+    del config["optimizer"]
+    engine, optimizer, loader, scheduler = deepspeed.initialize(
+        model=model, model_parameters=model.parameters(), config=config, training_data=list(torch.eye(4).repeat(3, 1)),
+        collate_fn=lambda samples: 2.0 * torch.stack(samples), distributed_port=29511, dist_init_required=True,
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.1),
+        lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5))
+    losses, rates = [], []
+    for inputs in loader:
+        loss = (engine(inputs) - inputs.mean()).square().mean()
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.item())
+        rates += engine.get_lr()
+    log("initialize with functions", losses=losses, rates=rates, largest=inputs.max().item(),
+        steps=engine.global_steps, scheduler=type(scheduler).__name__, same=scheduler is engine.lr_scheduler)
+    engine.destroy()
+
+
 def parameter_offload():
     """What TRL does around generate() with gathered parameters."""
     engine = make_engine()
@@ -364,6 +385,25 @@ def boundaries():
         engine.set_gradient_accumulation_boundary(True)
         losses += [loss.item(), *train(engine, 1, step + 1)]
     log("no_sync", losses=losses)
+    engine.destroy()
+
+
+def batch_sizes():
+    engine = make_engine(1, gradient_accumulation_steps=2)
+    losses, are_boundaries = [], []
+    for step in range(12):
+        if step == 6:  # DeepSpeed counts all micro-batches: elsewhere its next step would be shorter
+            engine.set_train_batch_size(6 * WORLD)  # three micro-batches of two
+        are_boundaries.append(engine.is_gradient_accumulation_boundary())
+        losses += train(engine, 1, step)
+    sizes = [engine.train_batch_size(), engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()]
+    try:
+        engine.set_train_batch_size(6 * WORLD + 1)
+        error = ""
+    except ValueError as refusal:
+        error = type(refusal).__name__
+    log("set_train_batch_size", boundaries=are_boundaries, losses=losses, sizes=sizes, error=error,
+        steps=[engine.global_steps, engine.micro_steps])
     engine.destroy()
 
 
@@ -512,7 +552,7 @@ def main():
     deepspeed.init_distributed(dist_backend="gloo")
     for function in (signatures, comm, small_values, memory_and_logs, on_device, zero_init, gathered, leaf_modules,
                      parameter_attributes, writes_of_all_ranks, writes_of_each_rank, engine_attributes, returned_losses,
-                     rates_of_the_script, parameter_offload, boundaries, states, checkpoints,
+                     rates_of_the_script, arguments, parameter_offload, boundaries, batch_sizes, states, checkpoints,
                      activation_checkpointing, schedules, client_optimizers):
         function()
 
