@@ -7,7 +7,9 @@
 import json
 import os
 import pathlib
+import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,8 @@ import torch, dsrun
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
 engine, *_ = dsrun.initialize(model=model, config={
     "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
-    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, **({} if sys.argv[1] != "plain" else {
+        name: {"enabled": True, "output_path": "monitors", "job_name": name} for name in ("csv_monitor", "tensorboard")})})
 rank, case, generation = dsrun.comm.get_rank(), sys.argv[1], int(os.environ["DSRUN_GENERATION"])
 pids = torch.tensor([os.getpid()])
 dsrun.comm.broadcast(pids, 0)
@@ -141,6 +144,26 @@ class StopTest(unittest.TestCase):
         self.assertLessEqual(steps[2]["step_seconds"] + steps[2]["eval_seconds"], most[2], output)
         self.assertIn("all_gather", steps[1]["communicated"])
         self.assertIn("step 4  loss", output)
+        self.check_monitors(steps)
+
+    def check_monitors(self, steps):
+        expected = [(step["samples"] * step["step"], step["loss"], step["lr"]) for step in steps]
+        found = [self.read_csv("train_loss"), self.read_csv("lr")]
+        self.assertEqual([sample for sample, _ in found[0]], [sample for sample, _, _ in expected])
+        events = next((self.path / "monitors/tensorboard").glob("events.out.tfevents.*")).read_bytes()
+        for column, name in enumerate(("train_loss", "lr")):
+            # Of an event's message: the tag, then field 2, the value in fp32.
+            shown = [struct.unpack("<f", each)[0] for each in
+                     re.findall(rb"Train/Samples/%s\x15(.{4})" % name.encode(), events, re.DOTALL)]
+            for values in ([value for _, value in found[column]], shown):
+                self.assertEqual(len(values), len(expected))
+                for value, row in zip(values, expected):
+                    self.assertAlmostEqual(value, row[1 + column], delta=1e-6 * abs(row[1 + column]))
+
+    def read_csv(self, name):
+        rows = (self.path / f"monitors/csv_monitor/Train_Samples_{name}.csv").read_text().splitlines()
+        self.assertEqual(rows[0], f"step,{name}")
+        return [(int(sample), float(value)) for sample, value in (row.split(",") for row in rows[1:])]
 
 
 if __name__ == "__main__":
