@@ -49,6 +49,15 @@ if rank == 1:
 while True:
     step()
 """
+FORWARD = BEGIN + """
+def raise_in_forward(module, inputs):
+    raise LookupError("of the forward")  # here
+
+if rank == 1:  # rank 0 waits for the weights of layers[2] then
+    layers[1].register_forward_pre_hook(raise_in_forward)
+while True:
+    step()
+"""
 RECOVERED = BEGIN + FAILING + """
 engine.save_checkpoint("checkpoint")
 step()
@@ -150,6 +159,11 @@ class FailuresTest(unittest.TestCase):
 
     def test_an_exception_in_backward_is_the_verdict(self):
         self.check(BACKWARD, "ArithmeticError: of the gradient", self.place(BACKWARD), "last step  ")
+
+    def test_an_exception_in_forward_is_the_verdict(self):
+        result = self.check(FORWARD, "the job failed: LookupError: of the forward", self.place(FORWARD), "last step  1",
+                            "rank 1 on localhost", "| Traceback (most recent call last):")
+        self.assertEqual(result.returncode, 1, result.stdout)
 
     def test_after_an_exception_in_backward_a_checkpoint_is_needed_to_go_on(self):
         result = self.run_job(RECOVERED)
