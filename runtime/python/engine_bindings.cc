@@ -17,8 +17,6 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint_format/file_names.h"
 #include "runtime/checkpoint_format/retention.h"
-#include "runtime/config/file/check_config.h"
-#include "runtime/config/idle_keys.h"
 #include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/chosen_state.h"
@@ -30,6 +28,7 @@
 #include "runtime/engine/tensor_access.h"
 #include "runtime/engine/unit_list.h"
 #include "runtime/engine/unit_passes.h"
+#include "runtime/python/config_text.h"
 #include "runtime/python/process.h"
 #include "runtime/python/python_errors.h"
 #include "runtime/python/python_stage.h"
@@ -94,27 +93,12 @@ optim::ParameterGrouper MakeGrouper(const std::vector<UnitTuple>& units) {
   };
 }
 
-// Adds a warning for each key that has no effect, at all or on this rank's device.
-config::DsConfig CheckConfigText(const std::string& text, std::vector<std::string>* warnings) {
+// Checks the config for this rank.
+CheckedConfig CheckConfigHere(const std::string& text) {
   const comm::RankIdentity& identity = Process::Get().identity();
-  const config::JobFacts facts{.world_size = identity.world_size,
-                               .steps_come_later = true,
-                               .ignore_unknown_keys = true,
-                               .is_generated = true};
-  const config::CheckResult result = config::CheckConfig(text, "config", facts);
-  for (const auto& warning : result.warnings) warnings->push_back(warning.message);
-  if (result.ok) {
-    const config::RankPlacement placement{
-        .on_cpu = Process::Get().device().device.is_cpu(),
-        .one_host = identity.world_size == identity.local_world_size};
-    for (std::string& idle : config::ListIdleKeys(text, result.config, placement)) {
-      warnings->push_back(std::move(idle));
-    }
-    return result.config;
-  }
-  std::string all;
-  for (const auto& error : result.errors) all += (all.empty() ? "" : "\n") + error.message;
-  throw StatusError(InvalidArgumentError(all));
+  return CheckConfigText(text, identity.world_size,
+                         {.on_cpu = Process::Get().device().device.is_cpu(),
+                          .one_host = identity.world_size == identity.local_world_size});
 }
 
 void PrintNotice(const std::string& text) {
@@ -129,13 +113,15 @@ class BoundEngine {
   BoundEngine(const std::vector<UnitTuple>& units, const std::vector<BufferTuple>& buffers,
               const std::string& config, std::uint64_t seed, const WriteValues& write_values) {
     comm::Communicator& world = Process::Get().world();
-    const config::DsConfig checked = CheckConfigText(config, &warnings_);
-    engine_ = ValueOrThrow(Engine::create(MakeUnitList(units, buffers, write_values), checked,
-                                          {.world = &world,
-                                           .device = Process::Get().device().device,
-                                           .seed = seed,
-                                           .notify = PrintNotice,
-                                           .parameter_group = MakeGrouper(units)}));
+    CheckedConfig checked = CheckConfigHere(config);
+    warnings_ = std::move(checked.warnings);
+    engine_ =
+        ValueOrThrow(Engine::create(MakeUnitList(units, buffers, write_values), checked.config,
+                                    {.world = &world,
+                                     .device = Process::Get().device().device,
+                                     .seed = seed,
+                                     .notify = PrintNotice,
+                                     .parameter_group = MakeGrouper(units)}));
     passes_.emplace(*engine_);
     api_.emplace(*engine_);
   }
@@ -462,10 +448,8 @@ void BindEngine(py::module_& module) {
   BindResults(module);
   // Returns whether an engine with the config has parameters without values between passes.
   module.def("shards_parameters", [](const std::string& config) {
-    std::vector<std::string> shown_later;
-    const config::DsConfig checked = CheckConfigText(config, &shown_later);
-    return config::ShardingOf(checked.zero_optimization, Process::Get().identity().world_size)
-        .parameters;
+    const config::ZeroConfig zero = CheckConfigHere(config).config.zero_optimization;
+    return config::ShardingOf(zero, Process::Get().identity().world_size).parameters;
   });
   PyEngine bound(module, "Engine");
   bound.def(py::init<const std::vector<UnitTuple>&, const std::vector<BufferTuple>&,

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/file/check_config.h"
 #include "runtime/plan/memory/job_memory.h"
 #include "runtime/plan/memory/unit_memory.h"
+#include "runtime/python/config_text.h"
 #include "runtime/python/python_errors.h"
 
 namespace ds::python {
@@ -40,22 +40,18 @@ std::vector<engine::PlannedUnit> MakeUnits(const std::vector<UnitTuple>& units) 
   return planned;
 }
 
-// `ranks` is (of the job, of its largest host).
-std::string PlanMemory(const std::vector<UnitTuple>& units, const std::string& text,
-                       std::pair<int, int> ranks, bool on_gpu, std::int64_t batch_bytes) {
-  const config::CheckResult checked = config::CheckConfig(text, "config",
-                                                          {.world_size = ranks.first,
-                                                           .steps_come_later = true,
-                                                           .ignore_unknown_keys = true,
-                                                           .is_generated = true});
-  std::string errors;
-  for (const auto& error : checked.errors) errors += (errors.empty() ? "" : "\n") + error.message;
-  if (!checked.ok) throw StatusError(InvalidArgumentError(errors));
-  const zero::StepSetting setting{
-      .ranks = ranks.first, .ranks_of_host = ranks.second, .on_gpu = on_gpu};
-  return engine::ToJson(ValueOrThrow(engine::PlanUnitMemory(checked.config, setting,
-                                                            MakeUnits(units), batch_bytes)))
-      .dump();
+// `ranks` is (of the job, of its largest host). Returns (the plan as JSON, warnings of the config).
+std::pair<std::string, std::vector<std::string>> PlanMemory(const std::vector<UnitTuple>& units,
+                                                            const std::string& text,
+                                                            std::pair<int, int> ranks, bool on_gpu,
+                                                            std::int64_t batch_bytes) {
+  const auto [all, of_host] = ranks;
+  CheckedConfig checked =
+      CheckConfigText(text, all, {.on_cpu = !on_gpu, .one_host = of_host == all});
+  const zero::StepSetting setting{.ranks = all, .ranks_of_host = of_host, .on_gpu = on_gpu};
+  const auto memory =
+      ValueOrThrow(engine::PlanUnitMemory(checked.config, setting, MakeUnits(units), batch_bytes));
+  return {engine::ToJson(memory).dump(), std::move(checked.warnings)};
 }
 
 }  // namespace

@@ -4,6 +4,8 @@ peak against that of a step.
     dsrun -n 2 check_plan.py      ends with status 1 after a failed check
 """
 
+import logging
+
 import torch
 from models import make_batch, make_model
 from torch import nn
@@ -93,6 +95,29 @@ def peak_is_that_of_a_step():
         print(f"stage {stage}, {precision}: a peak of {plan.peak} planned, of {measured} measured", flush=True)
 
 
+def collect_warnings(call):
+    class Collect(logging.Handler):
+        def emit(self, record):
+            found.append(record.getMessage())
+
+    found, handler, logger = [], Collect(), logging.getLogger("dsrun")
+    logger.addHandler(handler)
+    try:
+        call()
+    finally:
+        logger.removeHandler(handler)
+    return found
+
+
+def keys_are_checked_as_by_the_engine():
+    config = config_of(2, gradient_clippin=1.0)
+    of_plan = collect_warnings(lambda: dsrun.plan_memory(nn.Linear(4, 4), torch.ones(2, 4), config=config))
+    of_engine = collect_warnings(lambda: dsrun.initialize(model=nn.Linear(4, 4), config=config)[0].destroy())
+    if dsrun.comm.get_rank() == 0:
+        check(len(of_plan) == 1 and "gradient_clippin" in of_plan[0] and of_engine == of_plan,
+              f"{of_plan}, of the engine {of_engine}")
+
+
 def values_that_code_depends_on_are_an_error():
     class Looks(nn.Module):
         def __init__(self):
@@ -113,7 +138,8 @@ def values_that_code_depends_on_are_an_error():
 def main():
     torch.set_num_threads(1)
     for one in (activations_are_those_of_the_operations, states_are_those_of_the_engine,
-                peak_is_that_of_a_step, values_that_code_depends_on_are_an_error):
+                peak_is_that_of_a_step, keys_are_checked_as_by_the_engine,
+                values_that_code_depends_on_are_an_error):
         one()
     print("all checks passed", flush=True)
 

@@ -29,6 +29,7 @@ from .config import (check_sections, read_config, section, take_python_keys, to_
 from .hooks import Passes, in_backward
 from .pipe import PipelineModule
 from .units import Unit, find_leaf_modules, owner_of, partition
+from .utils import logger
 
 
 @dataclasses.dataclass
@@ -235,6 +236,12 @@ def _dry_run(model: nn.Module, leaves: set[int], dtype, args, kwargs) -> tuple[l
     return units, recorder
 
 
+def _warn(warnings: list[str]) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        for warning in warnings:
+            logger.warning(warning)
+
+
 def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, ranks: int = 1,
                 ranks_of_host: int | None = None, **kwargs: Any) -> MemoryPlan:
     """Plans the memory of each of `ranks` data-parallel ranks, without training.
@@ -246,7 +253,8 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     Args:
         args, kwargs: a micro-batch, as the model takes it. Its output has a loss: `outputs.loss`,
             or the first tensor with gradients, which is added up.
-        config: ds_config as a dictionary or a path, with an optimizer.
+        config: ds_config as a dictionary or a path, with an optimizer. What has no effect is
+            logged as a warning, as by initialize().
         ranks_of_host: of the largest host; all by default.
 
     Raises:
@@ -275,9 +283,11 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
         units, zip(recorder.saved, recorder.forward, recorder.backward, strict=True), strict=True)]
     on_gpu = any(parameter.device.type == "cuda" for parameter in model.parameters())
     inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    planned = json.loads(_native.plan_memory(
+    text, warnings = _native.plan_memory(
         described, json.dumps(native_config), (ranks, ranks_of_host or ranks), on_gpu,
-        sum(one.numel() * one.element_size() for one in inputs)))
+        sum(one.numel() * one.element_size() for one in inputs))
+    planned = json.loads(text)
+    _warn(warnings)
     sizes = {field.name: planned[field.name] for field in dataclasses.fields(MemoryPlan)
              if field.name in planned}
     return MemoryPlan(**sizes, saved={unit.name: size for unit, size in zip(units, recorder.saved)},
