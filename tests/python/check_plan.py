@@ -5,6 +5,7 @@ peak against that of a step.
 """
 
 import logging
+import threading
 
 import torch
 from models import make_batch, make_model
@@ -95,6 +96,58 @@ def peak_is_that_of_a_step():
         print(f"stage {stage}, {precision}: a peak of {plan.peak} planned, of {measured} measured", flush=True)
 
 
+class Keeps(nn.Module):
+    """Keeps what it computes in all kinds of places."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.lock = threading.Lock()  # copy.deepcopy cannot copy it
+        self.cosines, self.cache, self.outputs, self.calls = None, {"deep": [{}]}, [], 0
+        self.weights, self.run = [self.inner.weight], lambda x: self.inner(x)
+        self.inner.register_forward_hook(lambda module, args, output: self.outputs.append(output))
+
+    def forward(self, x):
+        self.calls += 1
+        if self.cosines is None:
+            self.cosines = torch.cos(torch.arange(4.0))
+            self.register_buffer("ones", torch.ones(4))
+            self.cache["deep"][0]["x"] = self.inner.seen = x * 2
+        return (self.run(x) * self.cosines * self.ones + self.weights[0].sum()).square().mean()
+
+
+def the_model_is_as_before():
+    model, x = Keeps(), torch.ones(2, 4)
+    before, of_inner = dict(vars(model)), dict(vars(model.inner))
+    parameters = list(model.parameters())
+    state = torch.get_rng_state()
+    dsrun.plan_memory(model, x, config=config_of(0, zero_optimization={
+        "stage": 0, "leaf_module": {"names": ["inner"]}}))
+    for now, then in ((vars(model), before), (vars(model.inner), of_inner)):
+        check(now.keys() == then.keys() and all(now[name] is then[name] for name in then), f"{now}, before {then}")
+    check(model.cache == {"deep": [{}]} and model.outputs == [] and model._buffers == {}, f"{vars(model)}")
+    check(all(one is other for one, other in zip(model.parameters(), parameters, strict=True)), "parameters")
+    check(model.weights[0] is parameters[0] and parameters[0].grad is None, f"{model.weights}")
+    check(torch.equal(state, torch.get_rng_state()), "random numbers were drawn")
+    expected = model(x).item()
+    engine, *_ = dsrun.initialize(model=model, config=config_of(0))
+    check(engine(x).item() == expected, "another loss after the plan")
+    engine.destroy()
+
+
+def what_is_kept_elsewhere_is_an_error():
+    class Elsewhere(nn.Linear):
+        last = None
+
+        def forward(self, x):
+            type(self).last = x * 2
+            return super().forward(self.last)
+
+    raises(RuntimeError, "outside of the module", lambda: dsrun.plan_memory(
+        Elsewhere(4, 4), torch.ones(2, 4), config=config_of(0)))
+    Elsewhere.last = None
+
+
 def collect_warnings(call):
     class Collect(logging.Handler):
         def emit(self, record):
@@ -118,6 +171,15 @@ def keys_are_checked_as_by_the_engine():
               f"{of_plan}, of the engine {of_engine}")
 
 
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        check(text in str(error), f"{error}")
+    else:
+        raise AssertionError(f"no {kind.__name__} about {text}")
+
+
 def values_that_code_depends_on_are_an_error():
     class Looks(nn.Module):
         def __init__(self):
@@ -127,19 +189,15 @@ def values_that_code_depends_on_are_an_error():
         def forward(self, x):
             return self.inner(x) * (2 if x.sum().item() > 0 else 1)
 
-    try:
-        dsrun.plan_memory(Looks(), torch.ones(2, 4), config=config_of(0))
-    except NotImplementedError as error:
-        check("depends on values" in str(error), f"{error}")
-    else:
-        raise AssertionError("no error")
+    raises(NotImplementedError, "depends on values", lambda: dsrun.plan_memory(
+        Looks(), torch.ones(2, 4), config=config_of(0)))
 
 
 def main():
     torch.set_num_threads(1)
     for one in (activations_are_those_of_the_operations, states_are_those_of_the_engine,
-                peak_is_that_of_a_step, keys_are_checked_as_by_the_engine,
-                values_that_code_depends_on_are_an_error):
+                peak_is_that_of_a_step, the_model_is_as_before, what_is_kept_elsewhere_is_an_error,
+                keys_are_checked_as_by_the_engine, values_that_code_depends_on_are_an_error):
         one()
     print("all checks passed", flush=True)
 

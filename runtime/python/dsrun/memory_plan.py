@@ -7,9 +7,8 @@ config, by the plan that the ranks of `dsrun train` follow.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
+import gc
 import json
 import math
 import os
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException,
-                                           FakeTensorMode)
+                                           FakeTensor, FakeTensorMode)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -27,6 +26,7 @@ from . import _native
 from .config import (check_sections, read_config, section, take_python_keys, to_json,
                      training_dtype)
 from .hooks import Passes, in_backward
+from .kept_state import KeptState
 from .pipe import PipelineModule
 from .units import Unit, find_leaf_modules, owner_of, partition
 from .utils import logger
@@ -188,24 +188,14 @@ def _make_fake(tensor: torch.Tensor, mode: FakeTensorMode, dtype, meter: _Meter)
     return fake
 
 
-@contextlib.contextmanager
-def _without_values(model: nn.Module, mode: FakeTensorMode, dtype, meter: _Meter):
-    """Within, the parameters and buffers of the model have no values, and parameters the dtype."""
+def _make_fakes(model: nn.Module, mode: FakeTensorMode, dtype, meter: _Meter) -> dict[int, torch.Tensor]:
+    """Returns the tensors without values in place of the parameters and buffers, by their ids."""
     fakes: dict[int, torch.Tensor] = {}
-    before = [(module, dict(module._parameters), dict(module._buffers)) for module in model.modules()]
-    for _, *both in before:
-        for tensor in itertools.chain.from_iterable(one.values() for one in both):
+    for module in model.modules():
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
             if tensor is not None and id(tensor) not in fakes:
                 fakes[id(tensor)] = _make_fake(tensor, mode, dtype, meter)
-    for module, *both in before:
-        for own, tensors in zip((module._parameters, module._buffers), both, strict=True):
-            own.update((name, fakes[id(one)]) for name, one in tensors.items() if one is not None)
-    try:
-        yield
-    finally:
-        for module, parameters, buffers in before:
-            module._parameters.update(parameters)
-            module._buffers.update(buffers)
+    return fakes
 
 
 def _loss_of(outputs) -> torch.Tensor:
@@ -219,21 +209,54 @@ def _loss_of(outputs) -> torch.Tensor:
     return loss if loss.numel() == 1 else loss.float().sum()
 
 
-def _dry_run(model: nn.Module, leaves: set[int], dtype, args, kwargs) -> tuple[list[Unit], _Recorder]:
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    meter = _Meter()
-    with _without_values(model, mode, dtype, meter):
+def _run(model: nn.Module, units: list[Unit], meter: _Meter, mode: FakeTensorMode, args, kwargs) -> _Recorder:
+    recorder = _Recorder(units, meter)
+    passes = Passes(model, units, recorder)
+    try:
+        with mode, meter:
+            args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+            _loss_of(model(*args, **kwargs)).backward()
+            recorder.change(None)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise NotImplementedError(f"plan_memory(): the module's code depends on values ({error})") from None
+    finally:
+        passes.detach()
+    return recorder
+
+
+def _dry_run(model: nn.Module, config: dict, args, kwargs) -> tuple[list, dict[str, int]]:
+    """Returns (units for the native plan, what each saves)."""
+    mode, meter = FakeTensorMode(allow_non_fake_inputs=True), _Meter()
+    kept = KeptState(model, args, kwargs)
+    try:
+        leaves = find_leaf_modules(model, take_python_keys(config))
+        fakes = _make_fakes(model, mode, training_dtype(config), meter)
+        kept.replace(fakes)
         units = partition(model, leaves)
-        recorder = _Recorder(units, meter)
-        passes = Passes(model, units, recorder)
-        try:
-            with mode, meter:
-                args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
-                _loss_of(model(*args, **kwargs)).backward()
-                recorder.change(None)
-        finally:
-            passes.detach()
-    return units, recorder
+        recorder = _run(model, units, meter, mode, args, kwargs)
+        described = [_describe(unit, sizes) for unit, sizes in zip(
+            units, zip(recorder.saved, recorder.forward, recorder.backward, strict=True), strict=True)]
+        saved = {unit.name: size for unit, size in zip(units, recorder.saved, strict=True)}
+    finally:
+        kept.restore()
+    del kept, fakes, units, recorder
+    _check_nothing_left(mode)
+    return described, saved
+
+
+def _check_nothing_left(mode: FakeTensorMode) -> None:
+    """Raises RuntimeError if tensors of the dry run are in use, where the model's state is not."""
+    def find():
+        return [one for one in gc.get_objects() if type(one) is FakeTensor and one.fake_mode is mode]
+
+    if not find():
+        return
+    gc.collect()  # a cycle may have them
+    if left := find():
+        raise RuntimeError(
+            "plan_memory(): the module's code has kept a tensor outside of the module, such as in a "
+            f"global variable, an attribute of a class or functools.cache, of shape {tuple(left[0].shape)}. "
+            "It has no values, so the module cannot run any more: clear it, or plan in a process of its own")
 
 
 def _warn(warnings: list[str]) -> None:
@@ -246,9 +269,13 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
                 ranks_of_host: int | None = None, **kwargs: Any) -> MemoryPlan:
     """Plans the memory of each of `ranks` data-parallel ranks, without training.
 
-    The model may be on any device, also "meta", and within zero.Init; its parameters stay as they
-    are. No engine and no job is needed. Temporary memory within an operation, and allocators' own,
-    are not counted.
+    No engine and no job is needed. The model may be on any device, also "meta", and within
+    zero.Init. It runs once where it is, on tensors without values. After that the model is as it
+    was, also after an error: its parameters, and all that its forward sets or adds in attributes,
+    buffers, caches, hooks and what these refer to. What forward keeps elsewhere, as in a global
+    variable, is an error. Random numbers of Python and of PyTorch on the CPU go on as before.
+
+    Temporary memory within an operation, and allocators' own, are not counted.
 
     Args:
         args, kwargs: a micro-batch, as the model takes it. Its output has a loss: `outputs.loss`,
@@ -261,6 +288,7 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
         ValueError: the config is not valid, or nothing is trained.
         NotImplementedError: the memory of a feature is not known, or the module's code depends on
             values, which the dry run does not have.
+        RuntimeError: code of the module has kept tensors without values outside of it.
     """
     read = read_config(None, config, None)
     check_sections(read, is_pipeline=False)
@@ -274,13 +302,7 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     if kind.lower() == "muon":  # the script chooses its parameters
         raise NotImplementedError("plan_memory(): the memory of Muon is not known")
     native_config = to_json(read)
-    leaves = find_leaf_modules(model, take_python_keys(native_config))
-    try:
-        units, recorder = _dry_run(model, leaves, training_dtype(read), args, kwargs)
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise NotImplementedError(f"plan_memory(): the module's code depends on values ({error})") from None
-    described = [_describe(unit, sizes) for unit, sizes in zip(
-        units, zip(recorder.saved, recorder.forward, recorder.backward, strict=True), strict=True)]
+    described, saved = _dry_run(model, native_config, args, kwargs)
     on_gpu = any(parameter.device.type == "cuda" for parameter in model.parameters())
     inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
     text, warnings = _native.plan_memory(
@@ -290,8 +312,7 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     _warn(warnings)
     sizes = {field.name: planned[field.name] for field in dataclasses.fields(MemoryPlan)
              if field.name in planned}
-    return MemoryPlan(**sizes, saved={unit.name: size for unit, size in zip(units, recorder.saved)},
-                      details=planned)
+    return MemoryPlan(**sizes, saved=saved, details=planned)
 
 
 def _describe(unit: Unit, activations: tuple[int, int, int]) -> tuple:
