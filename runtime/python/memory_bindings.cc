@@ -17,8 +17,9 @@
 namespace ds::python {
 namespace {
 
-// rows, columns, whether it is a matrix, whether it is trained
-using ParameterTuple = std::tuple<std::int64_t, std::int64_t, bool, bool>;
+// rows, columns, whether it is a matrix, whether it is trained, whether it is of an expert that
+// other ranks do not have
+using ParameterTuple = std::tuple<std::int64_t, std::int64_t, bool, bool, bool>;
 // name, parameters, also_reads, (saved, forward, backward) bytes
 using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>,
                              std::tuple<std::int64_t, std::int64_t, std::int64_t>>;
@@ -31,9 +32,12 @@ std::vector<engine::PlannedUnit> MakeUnits(const std::vector<UnitTuple>& units) 
         .name = name,
         .sizes = {.prefix = name, .also_reads = also_reads},
         .activations = {.saved = saved, .forward = forward, .backward = backward}};
-    for (const auto& [rows, columns, is_matrix, trained] : parameters) {
-      unit.sizes.parameters.push_back(
-          {.rows = rows, .columns = columns, .is_matrix = is_matrix, .trained = trained});
+    for (const auto& [rows, columns, is_matrix, trained, expert] : parameters) {
+      unit.sizes.parameters.push_back({.rows = rows,
+                                       .columns = columns,
+                                       .is_matrix = is_matrix,
+                                       .trained = trained,
+                                       .expert = expert ? 0 : -1});
     }
     planned.push_back(std::move(unit));
   }

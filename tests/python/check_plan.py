@@ -13,6 +13,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import dsrun
+from dsrun.moe import MoE
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-3}}
 
@@ -40,23 +41,57 @@ def activations_are_those_of_the_operations():
     check(again.saved == plan.saved and again.peak == plan.peak, f"{again} on meta, {plan}")
 
 
+def compare_with_engine(make, batch, loss_of, precision):
+    """Compares the state between steps with the engine's books, at each stage."""
+    of_collectives = None  # the engine's books have their buffers, which all stages need
+    for stage in (0, 1, 2, 3):
+        config = config_of(stage, **precision)
+        plan = dsrun.plan_memory(make(), config=config, ranks=2, **batch)
+        engine, *_ = dsrun.initialize(model=make(), config=config)
+        engine.backward(loss_of(engine(**batch)))
+        engine.step()
+        held = engine.native.memory_bytes
+        if of_collectives is None:
+            of_collectives = held["comm_buffers"]
+        total = sum(held.values()) - of_collectives
+        check(abs(plan.between_steps - total) <= 0.01 * total,
+              f"stage {stage}, {precision}: {plan.between_steps} planned between steps, {total} held: {held}")
+        engine.destroy()
+
+
 def states_are_those_of_the_engine():
-    batch = make_batch("llama", 0, 0)
     for precision in ({}, {"bf16": {"enabled": True}}):
-        of_collectives = None  # the engine's books have their buffers, which all stages need
-        for stage in (0, 1, 2, 3):
-            config = config_of(stage, **precision)
-            plan = dsrun.plan_memory(make_model("llama"), config=config, ranks=2, **batch)
-            engine, *_ = dsrun.initialize(model=make_model("llama"), config=config)
-            engine.backward(engine(**batch).loss)
-            engine.step()
-            held = engine.native.memory_bytes
-            if of_collectives is None:
-                of_collectives = held["comm_buffers"]
-            total = sum(held.values()) - of_collectives
-            check(abs(plan.between_steps - total) <= 0.01 * total,
-                  f"stage {stage}, {precision}: {plan.between_steps} planned between steps, {total} held: {held}")
-            engine.destroy()
+        compare_with_engine(lambda: make_model("llama"), make_batch("llama", 0, 0),
+                            lambda outputs: outputs.loss, precision)
+
+
+class WithExperts(nn.Module):
+    def __init__(self, ep_size=2, **options):
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+        self.moe = MoE(32, nn.Linear(32, 32), num_experts=8, ep_size=ep_size, **options)
+
+    def forward(self, x):
+        output, l_aux, _ = self.moe(self.first(x))
+        return output.square().mean() + l_aux
+
+
+def experts_are_held_by_some_ranks():
+    x = torch.randn(16, 32)
+    before = dsrun.plan_memory(WithExperts(), x, config=config_of(0), ranks=4)  # before ranks are divided
+    compare_with_engine(WithExperts, {"x": x}, lambda loss: loss, {})
+    model = WithExperts()
+    model.moe.set_deepspeed_parallelism()
+    ranks = model.moe.deepspeed_moe.ep_ranks
+    again = dsrun.plan_memory(model, x, config=config_of(0), ranks=4)
+    check(again == before and model.moe.deepspeed_moe.ep_ranks is ranks, f"{again}, before {before}")
+    check(not hasattr(model.moe.deepspeed_moe, "l_aux"), "the layer has a loss without a value")
+    alone = dsrun.plan_memory(WithExperts(ep_size=1), x, config=config_of(0), ranks=4)
+    check(before.optimizer_state < 0.6 * alone.optimizer_state, f"{before} with half of the experts of {alone}")
+    raises(ValueError, "MoE(ep_size=2) needs", lambda: dsrun.plan_memory(
+        WithExperts(), x, config=config_of(0), ranks=3))
+    raises(NotImplementedError, "depends on values", lambda: dsrun.plan_memory(
+        WithExperts(drop_tokens=False), x, config=config_of(0), ranks=2))
 
 
 def measure_rise(step):
@@ -196,7 +231,8 @@ def values_that_code_depends_on_are_an_error():
 def main():
     torch.set_num_threads(1)
     for one in (activations_are_those_of_the_operations, states_are_those_of_the_engine,
-                peak_is_that_of_a_step, the_model_is_as_before, what_is_kept_elsewhere_is_an_error,
+                peak_is_that_of_a_step, experts_are_held_by_some_ranks, the_model_is_as_before,
+                what_is_kept_elsewhere_is_an_error,
                 keys_are_checked_as_by_the_engine, values_that_code_depends_on_are_an_error):
         one()
     print("all checks passed", flush=True)

@@ -77,8 +77,6 @@ class Engine(nn.Module):
         units = partition(module, leaves)
         self._apart = apart = find_apart_experts(module, native_config)
         apart.name_units(units)
-        if apart.layers:
-            native_config["expert_parallel"] = {"enabled": True, "autoep_size": apart.ep_size}
         # What is refused above leaves an engine that has the module as it is.
         _take_from_engines(module)
         groups_of_ranks.mpu = module.mpu() if isinstance(module, PipelineModule) else None

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import _native, comm
 from .config import section
@@ -36,14 +37,18 @@ class _Exchange(torch.autograd.Function):
 def exchange(rows: Tensor, ranks: list[int]) -> Tensor:
     """Returns the parts of dimension 0 that the ranks have for this one. Collective of the ranks.
 
-    Differentiable; all ranks have equal shapes.
+    Differentiable; all ranks have equal shapes. Without values (plan_memory), returns a new tensor.
     """
+    if isinstance(rows, FakeTensor):
+        return rows.clone()
     return _Exchange.apply(rows, ranks)
 
 
 @torch._disable_dynamo
-def agree_on_capacity(capacity: int, ranks: list[int]) -> int:
-    """Returns the largest of the ranks' capacities. Collective of the ranks."""
+def agree_on_capacity(capacity: int, ranks: list[int], tokens: Tensor) -> int:
+    """Returns the largest of the ranks' capacities for `tokens`. Collective of the ranks."""
+    if isinstance(tokens, FakeTensor):  # of plan_memory
+        return capacity
     return _native.find_largest(capacity, ranks)
 
 
@@ -64,7 +69,9 @@ class _Layer(NamedTuple):
 class ApartExperts:
     """The experts of a module that other ranks do not have."""
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, rank: int | None = None):
+        """Finds the experts of this rank, or of another `rank` of the job."""
+        self.rank = rank
         self.layers: list[_Layer] = []
         self.ep_size = 1
         self.parameters: set[int] = set()  # ids of this rank's
@@ -85,7 +92,8 @@ class ApartExperts:
         self.ep_size = len(ranks)
         experts = layer.experts
         count = experts.num_local_experts
-        self.layers.append(_Layer(prefix, ranks.index(comm.get_rank()) * count, count, len(ranks)))
+        rank = comm.get_rank() if self.rank is None else self.rank
+        self.layers.append(_Layer(prefix, ranks.index(rank) * count, count, len(ranks)))
         for name, parameter in experts.named_parameters():
             if is_sharded(parameter):
                 raise NotImplementedError(
@@ -142,6 +150,8 @@ class ApartExperts:
 def find_apart_experts(module: nn.Module, config: dict) -> ApartExperts:
     """Divides the ranks for the module's layers of experts; returns what they have apart.
 
+    The config, for the engine, gets the number of the ranks that share experts.
+
     Raises NotImplementedError for what cannot be trained so.
     """
     data_first = bool(config.get("use_data_before_expert_parallelism", False))
@@ -149,13 +159,39 @@ def find_apart_experts(module: nn.Module, config: dict) -> ApartExperts:
         if hasattr(part, "set_deepspeed_parallelism"):
             part.set_deepspeed_parallelism(data_first)
     apart = ApartExperts(module)
+    _set_config(apart, config)
+    return apart
+
+
+def _set_config(apart: ApartExperts, config: dict) -> None:
+    """Checks what the config has next to apart experts, and adds their size to it."""
+    if not apart.layers:
+        return
+    data_first = config.get("use_data_before_expert_parallelism", False)
     mics = section(config, "zero_optimization").get("mics_shard_size", -1)
-    if apart.layers and data_first and isinstance(mics, int) and mics > 0:
+    if data_first and isinstance(mics, int) and mics > 0:
         raise NotImplementedError("use_data_before_expert_parallelism with mics_shard_size: remove "
                                   "one")
-    if apart.layers and "stages" in section(config, "pipeline"):
+    if "stages" in section(config, "pipeline"):
         raise NotImplementedError(f"MoE(ep_size={apart.ep_size}) in a PipelineModule: use "
                                   "ep_size=1")
+    config["expert_parallel"] = {"enabled": True, "autoep_size": apart.ep_size}
+
+
+def plan_apart_experts(module: nn.Module, config: dict, ranks: int) -> ApartExperts:
+    """Returns what rank 0 of a job of `ranks` has apart, without a job; see find_apart_experts.
+
+    The module's layers are set up for a dry run, which exchanges nothing.
+    """
+    for layer in module.modules():
+        if not hasattr(layer, "find_ranks") or layer.ep_size == 1:
+            continue
+        if ranks % layer.ep_size != 0:
+            raise ValueError(f"plan_memory(ranks={ranks}): MoE(ep_size={layer.ep_size}) needs a multiple of "
+                             f"{layer.ep_size} ranks")
+        layer.ep_ranks = list(range(layer.ep_size))
+    apart = ApartExperts(module, rank=0)
+    _set_config(apart, config)
     return apart
 
 

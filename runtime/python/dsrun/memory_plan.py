@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from . import _native
 from .config import (check_sections, read_config, section, take_python_keys, to_json,
                      training_dtype)
+from .expert_ranks import plan_apart_experts
 from .hooks import Passes, in_backward
 from .kept_state import KeptState
 from .pipe import PipelineModule
@@ -224,17 +225,19 @@ def _run(model: nn.Module, units: list[Unit], meter: _Meter, mode: FakeTensorMod
     return recorder
 
 
-def _dry_run(model: nn.Module, config: dict, args, kwargs) -> tuple[list, dict[str, int]]:
-    """Returns (units for the native plan, what each saves)."""
+def _dry_run(model: nn.Module, config: dict, ranks: int, args, kwargs) -> tuple[list, dict[str, int]]:
+    """Returns (units for the native plan, what each saves); adds the size of apart experts to `config`."""
     mode, meter = FakeTensorMode(allow_non_fake_inputs=True), _Meter()
     kept = KeptState(model, args, kwargs)
     try:
         leaves = find_leaf_modules(model, take_python_keys(config))
+        apart = plan_apart_experts(model, config, ranks)
         fakes = _make_fakes(model, mode, training_dtype(config), meter)
         kept.replace(fakes)
         units = partition(model, leaves)
         recorder = _run(model, units, meter, mode, args, kwargs)
-        described = [_describe(unit, sizes) for unit, sizes in zip(
+        experts = {id(fakes[key]) for key in apart.parameters}
+        described = [_describe(unit, experts, sizes) for unit, sizes in zip(
             units, zip(recorder.saved, recorder.forward, recorder.backward, strict=True), strict=True)]
         saved = {unit.name: size for unit, size in zip(units, recorder.saved, strict=True)}
     finally:
@@ -275,7 +278,8 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     buffers, caches, hooks and what these refer to. What forward keeps elsewhere, as in a global
     variable, is an error. Random numbers of Python and of PyTorch on the CPU go on as before.
 
-    Temporary memory within an operation, and allocators' own, are not counted.
+    Temporary memory within an operation, and allocators' own, are not counted. A MoE with ep_size
+    above 1 is planned with tokens that divide evenly among the ranks.
 
     Args:
         args, kwargs: a micro-batch, as the model takes it. Its output has a loss: `outputs.loss`,
@@ -302,7 +306,7 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     if kind.lower() == "muon":  # the script chooses its parameters
         raise NotImplementedError("plan_memory(): the memory of Muon is not known")
     native_config = to_json(read)
-    described, saved = _dry_run(model, native_config, args, kwargs)
+    described, saved = _dry_run(model, native_config, ranks, args, kwargs)
     on_gpu = any(parameter.device.type == "cuda" for parameter in model.parameters())
     inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
     text, warnings = _native.plan_memory(
@@ -315,11 +319,13 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
     return MemoryPlan(**sizes, saved=saved, details=planned)
 
 
-def _describe(unit: Unit, activations: tuple[int, int, int]) -> tuple:
+def _describe(unit: Unit, experts: set[int], activations: tuple[int, int, int]) -> tuple:
+    """Describes a unit for the native plan. `experts` are ids of parameters that other ranks lack."""
     parameters = []
     for parameter in unit.parameters.values():
         shape = tuple(parameter.shape)
         rows = shape[0] if len(shape) > 1 else 1
         columns = math.prod(shape) // max(rows, 1)
-        parameters.append((rows, columns, len(shape) > 1, parameter.requires_grad))
+        parameters.append((rows, columns, len(shape) > 1, parameter.requires_grad,
+                           id(parameter) in experts))
     return unit.name, parameters, sorted(unit.also_reads), activations

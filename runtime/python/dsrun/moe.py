@@ -335,7 +335,8 @@ class MOELayer(nn.Module):
         tokens = hidden_states.reshape(-1, width)
         routes = Routes(*self.gate(tokens, used_token, True))
         if self.ep_size > 1:
-            routes = routes._replace(capacity=agree_on_capacity(routes.capacity, self.find_ranks()))
+            capacity = agree_on_capacity(routes.capacity, self.find_ranks(), tokens)
+            routes = routes._replace(capacity=capacity)
         self.l_aux, self.exp_counts = routes.l_aux, routes.exp_counts
         slots = routes.slots()
         # Which token is in each place; free places read a row of zeros behind the tokens.
