@@ -183,6 +183,32 @@ def what_is_kept_elsewhere_is_an_error():
     Elsewhere.last = None
 
 
+def offloading_is_that_of_the_device():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    x = torch.empty(2, 64, device="meta")
+
+    def plan(device, **zero):
+        return dsrun.plan_memory(model, x, device=device, config=config_of(
+            3, zero_optimization={"stage": 3, **zero}, aio={"block_size": 4096}))
+
+    plain = plan("cuda")
+    check("away" not in plain.details, f"{plain.details}")
+    cpu = {"offload_optimizer": {"device": "cpu"}}
+    moved = plan("cuda", **cpu)
+    check(moved.details["away"]["host"] == plain.optimizer_state, f"{plain}, offloaded {moved}")
+    for device in ("cpu", "cuda"):
+        files = plan(device, offload_optimizer={"device": "nvme", "nvme_path": "/nowhere"})
+        check(files.details["away"]["files"] >= plain.optimizer_state and "offloaded to files" in str(files),
+              f"{files}")
+    warned, again = collect_warnings(lambda: plan("cpu", **cpu)), collect_warnings(lambda: plan("cuda", **cpu))
+    if dsrun.comm.get_rank() == 0:
+        check(len(warned) == 1 and 'device="cuda"' in warned[0] and again == [], f"{warned}, {again}")
+    in_memory = collect_warnings(lambda: plan("cpu", offload_param={"device": "nvme", "nvme_path": "/nowhere"}))
+    if dsrun.comm.get_rank() == 0:
+        check(len(in_memory) == 1 and "max_in_cpu" in in_memory[0], f"{in_memory}")
+
+
 def collect_warnings(call):
     class Collect(logging.Handler):
         def emit(self, record):
@@ -232,7 +258,7 @@ def main():
     torch.set_num_threads(1)
     for one in (activations_are_those_of_the_operations, states_are_those_of_the_engine,
                 peak_is_that_of_a_step, experts_are_held_by_some_ranks, the_model_is_as_before,
-                what_is_kept_elsewhere_is_an_error,
+                what_is_kept_elsewhere_is_an_error, offloading_is_that_of_the_device,
                 keys_are_checked_as_by_the_engine, values_that_code_depends_on_are_an_error):
         one()
     print("all checks passed", flush=True)

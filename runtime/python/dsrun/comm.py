@@ -11,8 +11,8 @@ import torch
 from . import _native, mpi_ranks
 
 
-def _choose_device() -> str:
-    """The kind of device of this rank: "cuda" where PyTorch sees a GPU, else "cpu".
+def choose_device() -> str:
+    """Returns the kind of device of this process: "cuda" where PyTorch sees a GPU, else "cpu".
 
     CUDA_VISIBLE_DEVICES hides GPUs; DS_ACCELERATOR names the kind, as for DeepSpeed.
     """
@@ -28,7 +28,7 @@ def _join() -> None:
     if _native.is_joined():
         return
     mpi_ranks.set_variables()
-    kind = _choose_device()
+    kind = choose_device()
     try:
         _native.join(kind)
     except KeyError as error:  # the plugin, or a GPU that it can use, is missing

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (DataDependentOutputException, Dynamic
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from . import _native
+from . import _native, comm
 from .config import (check_sections, read_config, section, take_python_keys, to_json,
                      training_dtype)
 from .expert_ranks import plan_apart_experts
@@ -39,7 +39,7 @@ class MemoryPlan:
 
     `peak` is the sum of the fields up to `other`, at the moment `when`. `saved` has the activations
     that each unit saves for its backward pass. `details` has more of the plan, as in the output of
-    `dsrun estimate --json`.
+    `dsrun estimate --json`: what offloading moves is in `details["away"]`, if anything is moved.
     """
 
     peak: int
@@ -60,8 +60,9 @@ class MemoryPlan:
             "parameters", "gradients", "optimizer_state", "master_weights", "comm_buffers",
             "activations", "other", "peak", "between_steps")]
         away = self.details.get("away", {})
-        rows += [(f"offloaded to {name}", away[name]) for name in ("host", "files")
-                 if away.get(name)]
+        rows += [(title, away[name]) for name, title in (
+            ("host", "offloaded to host"), ("files", "offloaded to files"),
+            ("file_buffers", "buffers for files")) if away.get(name)]
         lines = [f"{name.replace('_', ' '):<20}{size / 2**20:>12.1f} MiB" for name, size in rows]
         return "\n".join([*lines, f"the peak is in {self.when}"])
 
@@ -262,6 +263,30 @@ def _check_nothing_left(mode: FakeTensorMode) -> None:
             "It has no values, so the module cannot run any more: clear it, or plan in a process of its own")
 
 
+def _choose_device(device) -> str:
+    """Returns the kind of device that is planned: "cpu" or "cuda"."""
+    if device is None:
+        return comm.choose_device()
+    kind = device.type if isinstance(device, torch.device) else str(device).split(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"plan_memory(device={device!r}): dsrun computes on cpu or cuda")
+    return kind
+
+
+def _list_idle_offload(config: dict, device: str, planned: dict) -> list[str]:
+    """Returns a sentence for each choice to offload that moves nothing."""
+    idle = []
+    for name in ("offload_optimizer", "offload_param"):
+        target = section(section(config, "zero_optimization"), name).get("device")
+        if target == "cpu" and device == "cpu":
+            idle.append(f"zero_optimization.{name}.device cpu moves nothing: the planned ranks compute on the "
+                        'CPU. Give plan_memory(device="cuda") for ranks on GPUs')
+        elif target == "nvme" and not planned.get("away", {}).get("files"):
+            idle.append(f"zero_optimization.{name}.device nvme stores nothing in files here: what is smaller "
+                        "than aio.block_size, or fits in offload_param.max_in_cpu, stays in memory")
+    return idle
+
+
 def _warn(warnings: list[str]) -> None:
     if os.environ.get("RANK", "0") == "0":
         for warning in warnings:
@@ -269,7 +294,8 @@ def _warn(warnings: list[str]) -> None:
 
 
 def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, ranks: int = 1,
-                ranks_of_host: int | None = None, **kwargs: Any) -> MemoryPlan:
+                ranks_of_host: int | None = None, device: str | torch.device | None = None,
+                **kwargs: Any) -> MemoryPlan:
     """Plans the memory of each of `ranks` data-parallel ranks, without training.
 
     No engine and no job is needed. The model may be on any device, also "meta", and within
@@ -287,6 +313,8 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
         config: ds_config as a dictionary or a path, with an optimizer. What has no effect is
             logged as a warning, as by initialize().
         ranks_of_host: of the largest host; all by default.
+        device: where the ranks compute, "cpu" or "cuda", whatever device the model is on; by
+            default where an engine of this process would. It decides what offloading moves.
 
     Raises:
         ValueError: the config is not valid, or nothing is trained.
@@ -294,6 +322,7 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
             values, which the dry run does not have.
         RuntimeError: code of the module has kept tensors without values outside of it.
     """
+    device = _choose_device(device)
     read = read_config(None, config, None)
     check_sections(read, is_pipeline=False)
     if isinstance(model, PipelineModule):
@@ -307,13 +336,12 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
         raise NotImplementedError("plan_memory(): the memory of Muon is not known")
     native_config = to_json(read)
     described, saved = _dry_run(model, native_config, ranks, args, kwargs)
-    on_gpu = any(parameter.device.type == "cuda" for parameter in model.parameters())
     inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
     text, warnings = _native.plan_memory(
-        described, json.dumps(native_config), (ranks, ranks_of_host or ranks), on_gpu,
+        described, json.dumps(native_config), (ranks, ranks_of_host or ranks), device == "cuda",
         sum(one.numel() * one.element_size() for one in inputs))
     planned = json.loads(text)
-    _warn(warnings)
+    _warn(warnings + _list_idle_offload(read, device, planned))
     sizes = {field.name: planned[field.name] for field in dataclasses.fields(MemoryPlan)
              if field.name in planned}
     return MemoryPlan(**sizes, saved=saved, details=planned)
