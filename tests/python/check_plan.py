@@ -232,6 +232,22 @@ def keys_are_checked_as_by_the_engine():
               f"{of_plan}, of the engine {of_engine}")
 
 
+def numbers_are_checked():
+    for what, options in (("ranks=0", {"ranks": 0}), ("ranks='2'", {"ranks": "2"}),
+                          ("ranks_of_host=3", {"ranks": 2, "ranks_of_host": 3}),
+                          ("ranks_of_host=0", {"ranks_of_host": 0}), ("device='xpu'", {"device": "xpu"})):
+        raises(ValueError, f"plan_memory({what})", lambda: dsrun.plan_memory(
+            nn.Linear(4, 4), torch.ones(2, 4), config=config_of(0), **options))
+
+
+def inputs_are_cast_as_by_the_engine():
+    half = dsrun.plan_memory(nn.Linear(8, 8), torch.ones(2, 8).half(), config=config_of(
+        0, fp16={"enabled": True}))
+    cast = dsrun.plan_memory(nn.Linear(8, 8), torch.ones(2, 8), config=config_of(
+        0, fp16={"enabled": True, "auto_cast": True}))
+    check(cast.saved == half.saved, f"{cast.saved}, {half.saved}")
+
+
 def raises(kind, text, call):
     try:
         call()
@@ -250,8 +266,13 @@ def values_that_code_depends_on_are_an_error():
         def forward(self, x):
             return self.inner(x) * (2 if x.sum().item() > 0 else 1)
 
-    raises(NotImplementedError, "depends on values", lambda: dsrun.plan_memory(
-        Looks(), torch.ones(2, 4), config=config_of(0)))
+    class ToNumpy(Looks):
+        def forward(self, x):
+            return self.inner(x) * float(x.detach().numpy().max())
+
+    for model, text in ((Looks(), "depends on values"), (ToNumpy(), "reads the values of a tensor")):
+        raises(NotImplementedError, text, lambda: dsrun.plan_memory(
+            model, torch.ones(2, 4), config=config_of(0)))
 
 
 def main():
@@ -259,7 +280,8 @@ def main():
     for one in (activations_are_those_of_the_operations, states_are_those_of_the_engine,
                 peak_is_that_of_a_step, experts_are_held_by_some_ranks, the_model_is_as_before,
                 what_is_kept_elsewhere_is_an_error, offloading_is_that_of_the_device,
-                keys_are_checked_as_by_the_engine, values_that_code_depends_on_are_an_error):
+                keys_are_checked_as_by_the_engine, numbers_are_checked, inputs_are_cast_as_by_the_engine,
+                values_that_code_depends_on_are_an_error):
         one()
     print("all checks passed", flush=True)
 

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException,
-                                           FakeTensor, FakeTensorMode)
+                                           FakeTensor, FakeTensorMode, UnsupportedOperatorException)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import _native, comm
-from .config import (check_sections, read_config, section, take_python_keys, to_json,
+from .config import (casts_inputs, check_sections, read_config, section, take_python_keys, to_json,
                      training_dtype)
 from .expert_ranks import plan_apart_experts
-from .hooks import Passes, in_backward
+from .hooks import Passes, cast_tensors, in_backward
 from .kept_state import KeptState
 from .pipe import PipelineModule
 from .units import Unit, find_leaf_modules, owner_of, partition
@@ -211,16 +211,30 @@ def _loss_of(outputs) -> torch.Tensor:
     return loss if loss.numel() == 1 else loss.float().sum()
 
 
-def _run(model: nn.Module, units: list[Unit], meter: _Meter, mode: FakeTensorMode, args, kwargs) -> _Recorder:
+# What PyTorch says of a tensor without values.
+_NEEDS_VALUES = ("numpy() is not supported for tensor subclasses", "data is not allocated yet",
+                 "Cannot access data pointer")
+
+
+def _run(model: nn.Module, units: list[Unit], meter: _Meter, mode: FakeTensorMode, make_inputs) -> _Recorder:
+    """Runs the passes; make_inputs() returns the module's arguments."""
     recorder = _Recorder(units, meter)
     passes = Passes(model, units, recorder)
     try:
         with mode, meter:
-            args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+            args, kwargs = make_inputs()
             _loss_of(model(*args, **kwargs)).backward()
             recorder.change(None)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise NotImplementedError(f"plan_memory(): the module's code depends on values ({error})") from None
+    except UnsupportedOperatorException as error:
+        raise NotImplementedError("plan_memory(): the module has an operation that cannot run without values "
+                                  f"({error.func})") from None
+    except RuntimeError as error:
+        if not any(text in str(error) for text in _NEEDS_VALUES):
+            raise
+        raise NotImplementedError("plan_memory(): the module's code reads the values of a tensor, as for "
+                                  "NumPy, and the dry run has none") from error
     finally:
         passes.detach()
     return recorder
@@ -229,6 +243,11 @@ def _run(model: nn.Module, units: list[Unit], meter: _Meter, mode: FakeTensorMod
 def _dry_run(model: nn.Module, config: dict, ranks: int, args, kwargs) -> tuple[list, dict[str, int]]:
     """Returns (units for the native plan, what each saves); adds the size of apart experts to `config`."""
     mode, meter = FakeTensorMode(allow_non_fake_inputs=True), _Meter()
+
+    def make_inputs():
+        fakes = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        return (cast_tensors(fakes[0], torch.float16), fakes[1]) if casts_inputs(config) else fakes
+
     kept = KeptState(model, args, kwargs)
     try:
         leaves = find_leaf_modules(model, take_python_keys(config))
@@ -236,7 +255,7 @@ def _dry_run(model: nn.Module, config: dict, ranks: int, args, kwargs) -> tuple[
         fakes = _make_fakes(model, mode, training_dtype(config), meter)
         kept.replace(fakes)
         units = partition(model, leaves)
-        recorder = _run(model, units, meter, mode, args, kwargs)
+        recorder = _run(model, units, meter, mode, make_inputs)
         experts = {id(fakes[key]) for key in apart.parameters}
         described = [_describe(unit, experts, sizes) for unit, sizes in zip(
             units, zip(recorder.saved, recorder.forward, recorder.backward, strict=True), strict=True)]
@@ -261,6 +280,16 @@ def _check_nothing_left(mode: FakeTensorMode) -> None:
             "plan_memory(): the module's code has kept a tensor outside of the module, such as in a "
             f"global variable, an attribute of a class or functools.cache, of shape {tuple(left[0].shape)}. "
             "It has no values, so the module cannot run any more: clear it, or plan in a process of its own")
+
+
+def _check_ranks(ranks, ranks_of_host) -> None:
+    for name, value in (("ranks", ranks), ("ranks_of_host", ranks_of_host)):
+        if value is None and name == "ranks_of_host":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"plan_memory({name}={value!r}): give a number of ranks, 1 or more")
+    if ranks_of_host is not None and ranks_of_host > ranks:
+        raise ValueError(f"plan_memory(ranks_of_host={ranks_of_host}): the job has fewer ranks ({ranks})")
 
 
 def _choose_device(device) -> str:
@@ -317,11 +346,12 @@ def plan_memory(model: nn.Module, *args: Any, config: dict | str | os.PathLike, 
             default where an engine of this process would. It decides what offloading moves.
 
     Raises:
-        ValueError: the config is not valid, or nothing is trained.
+        ValueError: the config or a number is not valid, or nothing is trained.
         NotImplementedError: the memory of a feature is not known, or the module's code depends on
             values, which the dry run does not have.
         RuntimeError: code of the module has kept tensors without values outside of it.
     """
+    _check_ranks(ranks, ranks_of_host)
     device = _choose_device(device)
     read = read_config(None, config, None)
     check_sections(read, is_pipeline=False)
