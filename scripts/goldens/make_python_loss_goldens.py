@@ -17,7 +17,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/python"))
-from loss_cases import CASES, GOLDENS, REFERENCES, UNFIT, mean_over_ranks, resumed_ranks, split  # noqa: E402
+from loss_cases import CASES, GOLDENS, REFERENCES, is_recorded, mean_over_ranks, resumed_ranks, split  # noqa: E402
 
 
 def launch(folder, ranks, *arguments):
@@ -62,7 +62,7 @@ def shorten(values):
 
 def main():
     goldens = json.loads(GOLDENS.read_text()) if GOLDENS.exists() else {}
-    chosen = sys.argv[1:] or [case for case in CASES + REFERENCES if case not in UNFIT and "nvme" not in case]
+    chosen = sys.argv[1:] or [case for case in CASES + REFERENCES if is_recorded(case)]
     groups = {}
     for case in chosen:
         _, _, dtype, variant = split(case)

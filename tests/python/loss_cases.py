@@ -30,8 +30,9 @@ def _list_cases():
                                       ("offload_cpu", (1, 2, 3)), ("offload_nvme", (3,)))
               for stage in stages]
     # CLIP's loss and BatchNorm depend on how samples are divided among ranks: these do not.
-    resumed = [f"{model} {stage} fp32 resume_{ranks}" for model in ("llama", "gpt2", "t5")
-               for stage in (1, 2, 3) for ranks in (1, 4)]
+    resumed = [f"{model} {stage} fp32 resume_{ranks}"
+               for model in ("llama", "gpt2", "t5", "bert", "vit", "mixtral", "shared")
+               for stage in STAGES for ranks in (1, 4)]
     return plain + varied + resumed
 
 
@@ -40,7 +41,7 @@ CASES = _list_cases()
 REFERENCES = [f"{model} 2 bf16 torch_adam" for model in MODELS if model != "branches"]
 # Losses that are not those of PyTorch and of DeepSpeed's other stages: at stage 3 it gives a parameter
 # without a gradient that of an earlier step; at stage 0 in bf16 it makes a step before the first.
-UNFIT = {"branches 3 fp32", *(f"{model} 0 bf16" for model in MODELS)}
+UNFIT = {*(case for case in CASES if case.startswith("branches 3")), *(f"{model} 0 bf16" for model in MODELS)}
 # For every run of the tests: each model sharded, and each variant once.
 QUICK = [f"{model} 3 fp32" for model in MODELS] + [
     "llama 0 fp32", "t5 1 fp32", "shared 2 fp32", "llama 3 bf16", "t5 2 bf16", "llama 3 autocast",
@@ -60,15 +61,25 @@ def resumed_ranks(case):
     return int(variant.removeprefix("resume_")) if variant.startswith("resume_") else 0
 
 
+def is_recorded(case):
+    """Whether DeepSpeed trains the case. Those that it resumes are within 1.2e-7 of runs without a break, and
+    stand for the other models."""
+    model, stage, _, variant = split(case)
+    if resumed_ranks(case) and (model not in ("llama", "gpt2", "t5") or stage == 0):
+        return False
+    return case not in UNFIT and variant != "offload_nvme"
+
+
 def records_of(case, goldens):
     """DeepSpeed's records that a case is compared with: in fp32 one, else all of the model."""
     model, stage, dtype, _ = split(case)
     if dtype != "fp32":
         return [record for name, record in goldens.items() if split(name)[::2] == (model, dtype)]
     if case in UNFIT:
-        return [goldens[f"{model} {stage - 1} fp32"]]
+        case = case.replace(f" {stage} ", f" {stage - 1} ", 1)
     # Where its state lies changes no value, and DeepSpeed's NVMe needs libaio.
-    return [goldens[case.replace("offload_nvme", "offload_cpu")]]
+    case = case.replace("offload_nvme", "offload_cpu")
+    return [goldens[case if is_recorded(case) else f"{model} {stage} fp32"]]
 
 
 def make_config(case, folder, ranks=2):
