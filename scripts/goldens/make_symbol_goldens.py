@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what tests/python/symbols_test.py compares: its scripts under DeepSpeed on one CPU rank and on two.
+"""Records what tests/python/symbols_test.py compares: its scripts under DeepSpeed on one CPU rank and on several.
 
     TORCH_EXTENSIONS_DIR=DIR scripts/goldens/make_symbol_goldens.py [SCRIPT ...]
 
@@ -44,7 +44,7 @@ def record(script, ranks):
 def main():
     for script in sys.argv[1:] or SCRIPTS:
         lines = []
-        for ranks in (1, 2):
+        for ranks in SCRIPTS[script]:
             cases = [f"{json.dumps(case)}: {json.dumps(entry)}" for case, entry in record(script, ranks).items()]
             lines.append(f'"{ranks}": {{\n  ' + ",\n  ".join(cases) + "}")
         (FOLDER / f"goldens/{script}.json").write_text("{" + ",\n".join(lines) + "}\n")

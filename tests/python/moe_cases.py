@@ -147,12 +147,12 @@ def main():
     if WORLD == 1:
         for name, options in LAYERS.items():
             run_layer(name, **options)
-    else:
+    elif WORLD == 2:
         for name, options in LAYERS.items():
             run_layer(f"{name}, 2 ranks", ep_size=2, **options)
     # DeepSpeed has no experts at stage 3: its losses at stage 2 are expected there.
     for stage in [0, 1, 2] + [3] * (ENGINE == "dsrun"):
-        for grouped in (False, True):
+        for grouped in (False, True) if WORLD <= 2 else ():
             losses, norms = train(stage, grouped)
             log(f"training, stage {stage}{' grouped' * grouped}", losses=losses, norms=norms)
         if WORLD > 1:
