@@ -7,6 +7,7 @@
 
 #include "cli/commands/command_table.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
@@ -74,6 +75,26 @@ TEST_F(CheckpointCommandTest, ListShowsABrokenManifest) {
   FlipBit(root_ / "step-20/manifest.json", 50);
   EXPECT_EQ(List(root_), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("step-20     damaged: "));
+}
+
+// A folder to which a script's engine saves has a folder for each tag, with one checkpoint.
+TEST_F(CheckpointCommandTest, FindsTheCheckpointsOfTags) {
+  const fs::path saved = run_.path() / "saved";
+  CommitSample(saved / "global_step30", 30);
+  CommitSample(saved / "step-4", 4);
+  fs::create_directory(saved / "other");
+  ASSERT_TRUE(WriteFileAtomically(saved / "latest", "step-4").ok());
+  EXPECT_EQ(List(saved), kExitOk);
+  EXPECT_EQ(out_.str(),
+            "step-4/step-4               2 tensors  11.8 KiB  latest\n"
+            "global_step30/step-30       2 tensors  11.8 KiB\n");
+  EXPECT_EQ(List(saved / "step-4"), kExitOk);
+  EXPECT_EQ(out_.str(), "step-4           2 tensors  11.8 KiB  latest\n");
+  EXPECT_EQ(Verify(saved), kExitOk);
+  FlipBit(saved / "step-4/step-4/rank-00001.bin", 7);
+  EXPECT_EQ(Verify(saved), kExitCheckpoint);
+  EXPECT_THAT(out_.str(), HasSubstr("step-4/step-4: damaged\n  rank-00001.bin: "));
+  EXPECT_THAT(out_.str(), HasSubstr("global_step30/step-30: good"));
 }
 
 TEST_F(CheckpointCommandTest, UsageErrorsAreStatuses) {
