@@ -17,6 +17,7 @@
 namespace ds::data {
 namespace {
 
+constexpr const char* kConsumedKey = "consumed_samples";
 constexpr const char* kEndsKey = "tokens_crc32c";
 constexpr const char* kMiddlesKey = "tokens_between_crc32c";
 constexpr const char* kPackingKey = "packing";
@@ -251,7 +252,7 @@ nlohmann::json Loader::State() const {
     batching = {{"micro_batches_per_step", batches_->per_step()},
                 {"order_crc32c", batches_->fingerprint()}};
   }
-  return {{"consumed_samples", consumed_},
+  return {{kConsumedKey, consumed_},
           {"samples_per_epoch", samples_per_epoch()},
           {kEndsKey, Combine(sets_, &Fingerprints::ends)},
           {kMiddlesKey, Combine(sets_, &Fingerprints::middles)},
@@ -275,16 +276,21 @@ Status Loader::LoadState(const nlohmann::json& state) {
     if (!present) {
       return DataLossError("the saved data position lacks '" + item.key() + "'");
     }
-    if (item.key() != "consumed_samples" && saved != item.value()) {
+    if (item.key() != kConsumedKey && saved != item.value()) {
       return FailedPreconditionError("the saved data position is one with " + item.key() + " " +
                                      saved.dump() + ", this run has " + item.value().dump() +
                                      "; continue with the data and order it was saved with");
     }
   }
-  const auto consumed = state["consumed_samples"].get<std::int64_t>();
+  const auto consumed = state[kConsumedKey].get<std::int64_t>();
   if (consumed < 0) return DataLossError("the saved data position is negative");
   consumed_ = consumed;
   return OkStatus();
+}
+
+nlohmann::json Loader::MoveState(nlohmann::json state, std::int64_t position) {
+  state[kConsumedKey] = position;
+  return state;
 }
 
 }  // namespace ds::data

@@ -77,6 +77,8 @@ class Loader : public BatchStream {
   void AddShards(std::vector<checkpoint::TensorShard>*) override {}
   nlohmann::json State() const override;
   Status LoadState(const nlohmann::json& state) override;
+  // Returns a state of a loader, moved to `position` of its stream.
+  static nlohmann::json MoveState(nlohmann::json state, std::int64_t position);
 
  private:
   Loader(std::vector<SampleSet> sets, const LoaderOptions& options);

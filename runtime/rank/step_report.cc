@@ -68,6 +68,25 @@ std::string DescribeRewind(const StepResult& result, const std::filesystem::path
          "; training continues after the data of this step";
 }
 
+std::string DescribeForeign(const std::string& directory, const checkpoint::Manifest& manifest,
+                            std::int64_t position, bool has_schedule) {
+  const auto program = manifest.written_by.find("program");
+  const bool is_named = program != manifest.written_by.end() && program->is_string();
+  std::string text = directory + ", written by " +
+                     (is_named ? program->get<std::string>() : "another program") +
+                     ", has no position in the data: this run goes on with its sample " +
+                     std::to_string(position + 1) + ", as " + std::to_string(position) +
+                     " samples have been seen, of whatever data";
+  const nlohmann::json::json_pointer set_lr("/engine/set_lr");
+  if (manifest.state.contains(set_lr)) {
+    text += "; the learning rate " + manifest.state[set_lr].dump() +
+            ", which the program has set, stays" +
+            (has_schedule ? " for a step, and the schedule of ds_config follows"
+                          : ", as ds_config has no schedule");
+  }
+  return text;
+}
+
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps) {
   return "the run has all its steps: eval loss " + std::to_string(evaluation.loss) + " at step " +
          std::to_string(steps);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint_format/manifest.h"
 #include "runtime/comm/traffic.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/executor.h"
@@ -36,6 +37,11 @@ std::string DescribeSkip(const StepResult& result);
 
 // Describes the checkpoint to which a step has returned the run.
 std::string DescribeRewind(const StepResult& result, const std::filesystem::path& checkpoint);
+
+// Describes what a checkpoint lacks that has no position in the data, as those of scripts. The data
+// goes on at `position`. A schedule of the run applies if it `has_schedule`.
+std::string DescribeForeign(const std::string& directory, const checkpoint::Manifest& manifest,
+                            std::int64_t position, bool has_schedule);
 
 // Describes the evaluation of a run that was started again after all its `steps`: it only
 // evaluates.

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/base/exit_codes.h"
@@ -67,6 +69,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   Status TryEvaluation();
   Status TryExport();
   Status Resume();
+  Status PlaceData(const checkpoint::Manifest& manifest);
   Status Train();
   Status ExportModel();
   ModelExport model_export() const { return {job_, model_config_, model_}; }
@@ -264,15 +267,34 @@ Status TrainCommand::TryEvaluation() {
 
 Status TrainCommand::Resume() {
   parts_ = {&engine_->state(), data_.training.get()};
-  const std::vector<checkpoint::Stateful*> without_best = parts_;
   if (data_.evaluation) parts_.push_back(&best_);
   if (job_.resume_from.empty()) return OkStatus();
-  // A checkpoint of a run without evaluation has no best evaluation.
   const auto manifest = checkpoint::ReadManifest(job_.resume_from);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), *world_));
-  const auto& parts = manifest->state.contains(best_.state_name()) ? parts_ : without_best;
-  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(job_.resume_from, parts, *world_, &lineage_));
+  // A checkpoint of a run without evaluation has no best evaluation, one of a script no position.
+  std::vector<checkpoint::Stateful*> saved = {parts_[0]};
+  for (checkpoint::Stateful* part : std::span(parts_).subspan(1)) {
+    if (manifest->state.contains(part->state_name())) saved.push_back(part);
+  }
+  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(job_.resume_from, saved, *world_, &lineage_));
+  if (!manifest->state.contains(data_.training->state_name())) {
+    DS_RETURN_IF_ERROR(PlaceData(*manifest));
+  }
   return job_.load_best ? CheckBestIsRetained(best_, job_.checkpoint_dir) : OkStatus();
+}
+
+// Places the data behind what the checkpoint has seen, if it does not say where it was.
+Status TrainCommand::PlaceData(const checkpoint::Manifest& manifest) {
+  const DeepSpeedApi api(*engine_);
+  const bool by_tokens = seen_tokens_.efficiency().dynamic_batching.has_value();
+  const std::int64_t position =
+      by_tokens ? engine_->finished_steps() * config_.batch.train_batch_size : api.global_samples();
+  DS_RETURN_IF_ERROR(
+      data_.training->LoadState(data::Loader::MoveState(data_.training->State(), position)));
+  if (identity_.rank != 0) return OkStatus();
+  const bool has_schedule = !std::holds_alternative<config::ConstantRate>(config_.scheduler);
+  reporter_.ReportNotice(DescribeForeign(job_.resume_from, manifest, position, has_schedule));
+  return OkStatus();
 }
 
 engine::TrainLoopOptions TrainCommand::LoopOptions() {
