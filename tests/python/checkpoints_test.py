@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """Checkpoints that do not fit an engine, and calls that differ between ranks, raise errors before anything changes.
+Checkpoints of scripts and of `dsrun train` are read by both.
 
     checkpoints_test.py --bin DIR [--python PATH]      as trainers_test.py
 """
 
+import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 import safety_test
+from trainer_cases import FOLDER
 from trainers_test import parse_options
 
 BEGIN = """
@@ -196,7 +203,80 @@ raises("of the disk", lambda: engine.load_checkpoint(folder, custom_load_fn=lamb
 engine.load_checkpoint(folder)
 """, ranks=2)
 
+LENGTH = 16
+CONFIG = {
+    "train_batch_size": 4, "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
+    "gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-2, "warmup_num_steps": 5,
+                                                 "warmup_type": "linear"}}}
+
+
+class RoundTripTest(unittest.TestCase):
+    """A run of `dsrun train`, and a script that trains a part of its steps on the same samples."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.run_python("-c", "import random, torch, models\ntorch.manual_seed(1)\n"
+                        "models.make_model('llama').save_pretrained('model')\nrandom.seed(1)\n"
+                        "ids = (random.randrange(64) for _ in range(900))\n"
+                        "open('tokens.bin', 'wb').write(b''.join(id.to_bytes(2, 'little') for id in ids))")
+        (self.folder / "ds.json").write_text(json.dumps(CONFIG))
+
+    def run_python(self, *words):
+        package = os.environ.get("PYTHONPATH", OPTIONS.bin.parent / "python")
+        return self.run_command(OPTIONS.python, *words, PYTHONPATH=f"{package}:{FOLDER}", HF_HUB_OFFLINE="1")
+
+    def run_dsrun(self, *words):
+        return self.run_command(OPTIONS.bin / "dsrun", *words)
+
+    def run_command(self, *words, **environment):
+        result = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, check=False, timeout=300,
+                                env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout + result.stderr
+
+    def train(self, run, steps, *more):
+        self.run_dsrun("-n", "2", "--device", "cpu", "--run_dir", run, "train", "--model", "model", "--data",
+                       "tokens.bin", "--deepspeed_config", "ds.json", "--seq_len", str(LENGTH),
+                       "--no_shuffle", "--save_every", "2", "--steps", str(steps), *more)
+
+    def losses(self, run):
+        lines = map(json.loads, (self.folder / run / "metrics.jsonl").read_text().splitlines())
+        return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+    def test_each_goes_on_where_the_other_stopped(self):
+        self.train("whole", 6)
+        expected = self.losses("whole")
+        self.train("parts", 2)
+        # On one rank, at stage 1; "checkpoints" is a tag in the folder of the run.
+        output = self.run_python(FOLDER / "check_round_trip.py", "model", "tokens.bin", "ds.json", "1", str(LENGTH),
+                                 "parts", "2")
+        self.assertIn("parts/checkpoints was written by dsrank ", output)
+        found = {int(line.split()[1]): float(line.split()[2]) for line in output.splitlines()
+                 if line.startswith("loss ")}
+        self.assertEqual(sorted(found), [3, 4])
+        output = self.run_dsrun("resume", "parts", "--steps", "6")
+        self.assertIn("step-4, written by dsrun python, has no position in the data: this run goes on with its "
+                      "sample 17, as 16 samples have been seen", output)
+        self.assertNotIn("learning rate", output)
+        found |= {step: loss for step, loss in self.losses("parts").items() if step > 4}
+        self.assertEqual(sorted(found), [3, 4, 5, 6])
+        for step, loss in found.items():
+            self.assertAlmostEqual(loss, expected[step], delta=1e-6 * expected[step], msg=f"step {step}: {found}")
+
+    def test_tools_find_the_checkpoints_of_tags(self):
+        self.run_python("-c", "import torch, dsrun\n"
+                        "engine = dsrun.initialize(model=torch.nn.Linear(4, 4), config={'train_batch_size': 1})[0]\n"
+                        "engine.save_checkpoint('saved', tag='a')\nengine.save_checkpoint('saved', tag='b')")
+        lines = self.run_dsrun("checkpoint", "list", "saved").splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["a/step-0", "b/step-0"])
+        self.assertEqual([line.endswith("  latest") for line in lines], [False, True])
+        self.assertIn("a/step-0: good: 2 tensors", self.run_dsrun("checkpoint", "verify", "saved"))
+        self.assertIn("step-0: good", self.run_dsrun("checkpoint", "verify", "saved/b"))
+
 
 if __name__ == "__main__":
-    safety_test.OPTIONS = parse_options()
+    OPTIONS = safety_test.OPTIONS = parse_options()
     sys.exit(not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful())

@@ -81,6 +81,12 @@ def _check_schedule(engine: Engine, folder: Path, client: dict) -> None:
         return
     advice = "make the schedule that was saved, or load with load_lr_scheduler_states=False"
     kind = client.get("schedule_kind", own if saved else SCHEDULE_OF_CONFIG)  # older ones have none
+    if "written_by" in client:
+        if own != SCHEDULE_OF_CONFIG:
+            raise ValueError(f"{folder} is no checkpoint of a script, and has no state for {own} of "
+                             "the script: name the schedule in the config, or load with "
+                             "load_lr_scheduler_states=False")
+        return
     if kind != own:
         raise ValueError(f"{folder} has {_describe_schedule(kind)}, and the engine "
                          f"{_describe_schedule(own)}: {advice}")
@@ -98,7 +104,9 @@ def _describe_schedule(kind: str | None) -> str:
     return "the schedule of the config" if kind == SCHEDULE_OF_CONFIG else f"a {kind}"
 
 
-def _check_rates(engine: Engine, folder: Path, rates: list[float]) -> None:
+def _check_rates(engine: Engine, folder: Path, rates: list[float] | None) -> None:
+    if rates is None:
+        return
     advice = "load it with load_optimizer_states=False"
     groups = len(engine._param_groups())
     if groups != len(rates):

@@ -23,6 +23,7 @@ __all__ = ["convert_zero_checkpoint_to_fp32_state_dict",
            "load_state_dict_from_zero_checkpoint"]
 
 CLIENT_STATE, MANIFEST = "client_state.pt", "manifest.json"  # checkpoint_format/file_names.h
+PROGRAM = "dsrun python"  # as engine_bindings.cc
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -111,13 +112,17 @@ def describe_content(folder: Path) -> str:
 def read_client_state(folder: Path) -> dict:
     """Returns what save_checkpoint has written into a checkpoint beside the engine's state.
 
-    Raises RuntimeError if the file is damaged. Objects of classes that cannot be imported raise the
-    error of the import.
+    Checkpoints of `dsrun train`, and of other C++ programs, have no such file. Raises RuntimeError if
+    the file is damaged. Objects of classes that cannot be imported raise the error of the import.
     """
     path = folder / CLIENT_STATE
     if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}: {folder} is no checkpoint of "
-                                "engine.save_checkpoint. Load another one, by its tag")
+        program = json.loads((folder / MANIFEST).read_text()).get("written_by", {}).get("program")
+        if program == PROGRAM:
+            raise FileNotFoundError(f"there is no {path}, which engine.save_checkpoint has written to "
+                                    f"{folder}. Load another one, by its tag")
+        return {"client_state": {}, "lr_scheduler": {}, "rates": None,
+                "written_by": program or "another program"}
     try:
         client = torch.load(path, map_location="cpu", weights_only=False)
         if not {"client_state", "lr_scheduler", "rates"} <= client.keys():

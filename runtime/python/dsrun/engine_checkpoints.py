@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import _native
+from . import _native, comm
 from .checkpoint_checks import check_fits, check_same, check_tag, schedule_kind
 from .checkpoint_files import (describe_content, find_checkpoint, make_folder, read_client_state,
                                replace_file, save_with_client_state)
@@ -40,6 +40,8 @@ def save(engine: Engine, root: Path, tag: str | None, client_state: dict | None,
                "all ranks save to one folder, with the same tag and options")
     tag = check_tag(tag)
     call_together(engine.passes.owned.check)
+    if engine.optimizer is not None:  # C++ programs take the rate of the next step from the engine
+        call_together(engine.optimizer.push_rate)
     engine._show_buffers()
     client = {"client_state": client_state or {}, "rates": engine.get_lr(),
               "extra_state": call_together(lambda: _read_extra_state(engine)),
@@ -69,6 +71,9 @@ def load(engine: Engine, root: Path, tag: str | None, choice: Choice) -> tuple[s
                "these are not the same checkpoint: all ranks load one")
     engine._show_buffers()
     _load_from(engine, newest, client, choice)
+    if "written_by" in client and comm.get_rank() == 0:
+        logger.warning("%s was written by %s: it has no client_state, and engine.global_samples is the "
+                       "position in the data", folder, client["written_by"])
     return str(folder), client["client_state"]
 
 
@@ -133,6 +138,10 @@ def _write_extra_state(engine, states: dict) -> None:
 def _load_schedule(engine, client: dict, with_optimizer: bool, with_schedule: bool) -> None:
     if engine.optimizer is None:
         return
+    if client["rates"] is None:  # of a C++ program, which the engine's own state tells
+        if engine.lr_scheduler is None and with_optimizer:
+            engine.optimizer.show_rate()
+        return engine.optimizer.pull_rate()
     if with_optimizer:  # rates belong to it
         for group, rate in zip(engine._param_groups(), client["rates"], strict=True):
             group["lr"] = rate
