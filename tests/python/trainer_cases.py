@@ -17,6 +17,9 @@ CASES = [
     }.items() for options in variants for stage in (2, 3)
 ] + ["trl_grpo 3 ref", "alexnet_pipeline 1", "alexnet_pipeline 2"]  # numbers of a pipeline's stages
 
+# Every run has another case of the same trainer of TRL, and of the same option.
+NIGHTLY = ["trl_sft 2", "trl_sft 2 lora", "trl_dpo 2", "trl_dpo 3 precompute", "trl_grpo 2", "trl_grpo 3"]
+
 
 def needs(case):
     """The packages that a case imports, by distribution."""

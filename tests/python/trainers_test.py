@@ -2,10 +2,11 @@
 """Runs the scripts of trainer_cases.py on dsrun.compat and compares their logs with DeepSpeed's, which
 scripts/goldens/make_trainer_goldens.py has recorded.
 
-    trainers_test.py --bin DIR [--python PATH] [CASE ...]
+    trainers_test.py --bin DIR [--python PATH] [--all] [CASE ...]
 
-DIR is the build's bin. The ranks run by PATH, else by the python of scripts/bench/setup_peers.sh. A case whose packages
-it does not have is skipped, or fails where DSRUN_REQUIRE names peers; status 77 if all are skipped.
+By default all cases run but the nightly ones, with --all each. DIR is the build's bin. The ranks run by PATH, else by
+the python of scripts/bench/setup_peers.sh. A case whose packages it does not have is skipped, or fails where
+DSRUN_REQUIRE names peers; status 77 if all are skipped.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from trainer_cases import CASES, GOLDENS, command, needs, read_log
+from trainer_cases import CASES, GOLDENS, NIGHTLY, command, needs, read_log
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
@@ -114,9 +115,10 @@ def run_cases(options, cases, needs, check_case):
 
 
 def main():
-    options = parse_options()
+    options = parse_options("--all")
     goldens = json.loads(GOLDENS.read_text())
-    return run_cases(options, CASES, needs, lambda case: check_log(
+    cases = [case for case in CASES if options.all or case not in NIGHTLY]
+    return run_cases(options, cases, needs, lambda case: check_log(
         case, run(options.bin / "dsrun", options.python, case), goldens[case]))
 
 
