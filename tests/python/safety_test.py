@@ -600,6 +600,36 @@ raises("without an optimizer", lambda: dsrun.initialize(
 assert train(engine) == train(expected) and engine.global_steps == 4
 """, ranks=2)
 
+    def test_autocast_around_an_engine_is_told_to_have_no_effect(self):
+        self.check("""
+import logging
+from dsrun.pipe import PipelineModule
+said = []
+class Handler(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+utils.logger.addHandler(Handler())
+def check_dtype(engine, dtype, kind=torch.bfloat16):
+    with torch.autocast("cpu", dtype=kind):
+        assert engine(torch.ones(2, 4)).dtype == dtype
+        assert torch.ones(2, 2).mm(torch.ones(2, 2)).dtype == kind
+section = {"enabled": True, "dtype": "bfloat16"}
+check_dtype(make(1, torch_autocast=section), torch.bfloat16)
+assert not said, said
+check_dtype(make(1), torch.float32)
+assert len(said) == 1 and "torch.autocast around the engine has no effect within it" in said[0], said
+check_dtype(make(1, torch_autocast=section), torch.bfloat16, torch.float16)
+dtypes = []
+model = PipelineModule([torch.nn.Linear(4, 4)], num_stages=1, loss_fn=lambda outputs, labels: (
+    dtypes.append(outputs.dtype), outputs.mean())[1])
+engine, *_ = dsrun.initialize(model=model, config={
+    "train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}})
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    engine.train_batch(iter([(torch.ones(2, 4), torch.ones(2, 4))]))
+    engine.eval_batch(iter([(torch.ones(2, 4), torch.ones(2, 4))]))
+assert dtypes == [torch.float32] * 2 and len(said) == 1, (dtypes, said)
+""")
+
     def test_embeddings_whose_norms_would_be_lost_are_refused(self):
         self.check("""
 class Mean(torch.nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -163,8 +164,11 @@ class Engine(nn.Module):
     def _autocast(self):
         """The context of torch_autocast. Without that section, none applies within the module."""
         dtype = autocast_dtype(self.config)
-        if dtype is None and not torch.is_autocast_enabled(self.device.type):
+        of_script = torch.is_autocast_enabled(self.device.type)
+        if dtype is None and not of_script:
             return contextlib.nullcontext()
+        if of_script and dtype != torch.get_autocast_dtype(self.device.type):
+            _warn_of_autocast()
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False,
@@ -538,6 +542,14 @@ class Engine(nn.Module):
     def __del__(self):
         with contextlib.suppress(Exception):
             self.destroy()
+
+
+@functools.cache  # once
+def _warn_of_autocast() -> None:
+    if comm.get_rank() == 0:
+        logger.warning("torch.autocast around the engine has no effect within it: the config's "
+                       "torch_autocast, bf16 and fp16 decide. To use torch.autocast in the engine, "
+                       "enable torch_autocast in the config, with its dtype")
 
 
 def _take_from_engines(module: nn.Module) -> None:

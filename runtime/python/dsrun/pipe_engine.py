@@ -265,12 +265,16 @@ class PipelineEngine(Engine):
 
     def _run_layers(self, received: dict[str, torch.Tensor]):
         if not self.is_first_stage():
-            return self.module(_take_received(received))
+            return self._run_module(_take_received(received))
         dtype = torch.float16 if casts_inputs(self.config) else None
         # Functions of the script may be PyTorch's reentrant one, which needs inputs with gradients.
         needs_grad = (self.module.activation_checkpoint_interval > 0 and torch.is_grad_enabled()
                       and self.module.activation_checkpoint_func is not checkpointing.checkpoint)
-        return self.module(_copy_inputs(self._batch[0], dtype, needs_grad))
+        return self._run_module(_copy_inputs(self._batch[0], dtype, needs_grad))
+
+    def _run_module(self, inputs):
+        with self._autocast():  # none: a script's own has no effect
+            return self.module(inputs)
 
     def _find_loss(self, outputs):
         labels = self._batch[1]
