@@ -328,7 +328,15 @@ engine, *_ = deepspeed.initialize(model=model, config=config)
 loss = engine.train_batch(RepeatingLoader([(torch.ones(2, 3), torch.ones(2, 2))]))
 print(isinstance(engine, PipelineEngine), isinstance(engine, deepspeed.DeepSpeedEngine), loss.shape,
       [name for name, _ in model.named_parameters()][:2])
-""", "True True torch.Size([]) ['tied_modules.key.weight', 'tied_modules.key.bias']")
+import deepspeed.utils.groups
+from deepspeed.utils import groups
+print("grid", groups.mpu is engine.grid)
+deepspeed.initialize(model=module, config=config)
+print("none", groups.mpu)
+groups.mpu = engine.grid
+print("model of", groups._get_model_parallel_world_size(), dsrun.groups.mpu is engine.grid)
+""", "True True torch.Size([]) ['tied_modules.key.weight', 'tied_modules.key.bias']\n"
+                   "grid True\nnone None\nmodel of 1 True\n")
 
     def test_the_rate_that_set_lr_sets_stays(self):
         self.check(ENGINE + """

@@ -100,8 +100,8 @@ def _comm_names() -> dict:
     return names | {"init_distributed": init_distributed, "get_local_rank": comm.get_local_rank}
 
 
-def _contents() -> dict[str, dict]:
-    """The names of each module, which are set once its submodules are."""
+def _contents() -> dict[str, dict | types.ModuleType]:
+    """The names of each module, which are set once its submodules are, or a module of dsrun."""
     zero_names = _names_of(zero) | {"Init": Init}
     get_accelerator = {"get_accelerator": accelerator.get_accelerator}
     logs = {"logger": utils.logger, "log_dist": log_dist}
@@ -163,8 +163,7 @@ def _contents() -> dict[str, dict]:
             "zero_wrapper_for_fp_tensor_constructor": None},
         "deepspeed.utils": {**_names_of(utils), **logs, **loaders, "OnDevice": parts.OnDevice,
                             "instrument_w_nvtx": diagnostics.instrument_w_nvtx},
-        "deepspeed.utils.groups": {
-            name: value for name, value in vars(groups).items() if not name.startswith("__")},
+        "deepspeed.utils.groups": groups,  # itself: its mpu changes, and scripts may set it
         "deepspeed.utils.init_on_device": {"OnDevice": parts.OnDevice},
         "deepspeed.utils.logging": logs,
         "deepspeed.utils.nvtx": {"instrument_w_nvtx": diagnostics.instrument_w_nvtx},
@@ -211,6 +210,14 @@ def _let_accelerate_find_ranks() -> None:
     state.PartialState._prepare_backend = prepare_backend
 
 
+def _make_module(name: str, names: dict) -> types.ModuleType:
+    module = types.ModuleType(name, "dsrun.compat: see its documentation")
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    module.__path__ = []
+    vars(module).update(names)
+    return module
+
+
 def is_installed() -> bool:
     """Returns whether `import deepspeed` gives dsrun in this process."""
     return getattr(sys.modules.get("deepspeed"), "__version__", None) == VERSION
@@ -235,11 +242,7 @@ def install() -> None:
                            "found no DeepSpeed; call install() first")
     contents = _contents()
     for name, names in contents.items():
-        module = types.ModuleType(name, "dsrun.compat: see its documentation")
-        module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
-        module.__path__ = []
-        vars(module).update(names)
-        sys.modules[name] = module
+        sys.modules[name] = names if isinstance(names, types.ModuleType) else _make_module(name, names)
     for name in contents:
         parent, _, child = name.rpartition(".")
         if parent:
