@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +42,8 @@ def save(engine: Engine, root: Path, tag: str | None, client_state: dict | None,
     tag = check_tag(tag)
     call_together(engine.passes.owned.check)
     if engine.optimizer is not None:  # C++ programs take the rate of the next step from the engine
-        call_together(engine.optimizer.push_rate)
+        with contextlib.suppress(NotImplementedError):  # which the next step raises
+            engine.optimizer.push_rate()
     engine._show_buffers()
     client = {"client_state": client_state or {}, "rates": engine.get_lr(),
               "extra_state": call_together(lambda: _read_extra_state(engine)),
