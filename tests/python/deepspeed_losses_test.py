@@ -19,7 +19,8 @@ from trainer_cases import FOLDER
 from trainers_test import parse_options
 
 LIMIT = 2e-6  # of a loss in fp32, relative above 1
-LIMIT_OF_NORM = 4e-6
+# Twice as far as PyTorch's in fp32 are from those in fp64, of CLIP with clipping, whose norms fall from 57 to 0.4.
+LIMIT_OF_NORM = 6e-6
 # In bf16, a weight that is rounded to the other neighbour changes the losses: they are as close to one of DeepSpeed's
 # runs of the model, which are its stages and one with PyTorch's AdamW, as two of its stages are to one another. Its
 # stages have the same bits for models that compute their loss in fp32; the two AdamWs are up to 7e-5 apart there.
