@@ -261,7 +261,8 @@ Status DescribeUnitsAndBuffers(const Model& model, const config::DsConfig& confi
                                const EngineOptions& options, StatusOr<ModuleBuffers> buffers,
                                ModelDescription* described) {
   DS_ASSIGN_OR_RETURN(described->units, DescribeUnits(model, config, options));
-  DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
+  DS_ASSIGN_OR_RETURN(described->group_rates,
+                      FollowGroupSchedules(config, options.group_rates, &described->units));
   DS_ASSIGN_OR_RETURN(described->buffers, CastBuffers(std::move(buffers), config));
   return OkStatus();
 }

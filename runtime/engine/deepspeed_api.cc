@@ -98,13 +98,24 @@ double DeepSpeedApi::lr() const {
 double DeepSpeedApi::momentum() const {
   return engine_.step.rates.FindMomentum(engine_.step.state.counts.scheduled_updates());
 }
-Status DeepSpeedApi::set_lr(double lr) {
+Status DeepSpeedApi::CheckRatesCanChange() const {
   if (engine_.model.optimizer->has_updated()) {
     return FailedPreconditionError(
         "super_offload has updated a part of the model in this step's backward pass: set the rate "
         "before it, or after step()");
   }
+  return OkStatus();
+}
+Status DeepSpeedApi::set_lr(double lr) {
+  DS_RETURN_IF_ERROR(CheckRatesCanChange());
   return engine_.step.rates.Set(lr);
+}
+Status DeepSpeedApi::set_group_rates(const std::vector<double>& rates) {
+  DS_RETURN_IF_ERROR(CheckRatesCanChange());
+  return engine_.step.rates.SetEach(rates);
+}
+std::vector<double> DeepSpeedApi::group_rates(std::size_t count) const {
+  return engine_.step.rates.FindEach(engine_.step.state.counts.scheduled_updates(), count);
 }
 void DeepSpeedApi::place_batch(std::int64_t first_sample, double lr_factor) {
   engine_.step.state.current.next_position = first_sample;

@@ -75,6 +75,9 @@ class DeepSpeedApi {
   // Sets the learning rate: for one update if there is a schedule, permanently otherwise. Groups
   // keep their factors. Both halves of Muon get the rate, as in DeepSpeed. Saved in checkpoints.
   Status set_lr(double lr);
+  // The same with one rate for each of EngineOptions::group_rates, of which there are `count`.
+  Status set_group_rates(const std::vector<double>& rates);
+  std::vector<double> group_rates(std::size_t count) const;
   // Sets the index in its step of the next micro-batch's first sample, and the factor on the step's
   // learning rate. For dynamic batching (VariableBatchSizeLR in DeepSpeed), where batches have
   // varying numbers of samples. The factor stays until the next call. Not saved in checkpoints.
@@ -101,6 +104,7 @@ class DeepSpeedApi {
   Status empty_partition_cache();
 
  private:
+  Status CheckRatesCanChange() const;
   Status ChangeBatch(const StatusOr<config::BatchConfig>& batch);
 
   EngineComponents& engine_;

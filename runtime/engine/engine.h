@@ -86,6 +86,11 @@ struct EngineOptions {
   const Clock* clock = &Clock::System();           // for monitors and all time measurements
   // Assigns parameters their own learning rate or weight decay.
   optim::ParameterGrouper parameter_group = optim::OneGroup;
+  // For groups whose rates the caller sets apart (DeepSpeedApi::set_group_rates): the rate of each,
+  // nullopt for the config's. parameter_group names a parameter's group in
+  // ParameterGroup::schedule. A schedule of the config begins at these rates, or writes its own to
+  // all, as in DeepSpeed.
+  std::vector<std::optional<double>> group_rates = {};
 };
 
 class Engine {

@@ -239,10 +239,42 @@ std::vector<double> FollowByHalves(const config::DsConfig& config,
   return {config.optimizer.lr, muon->adam_lr};
 }
 
+Status CheckCountOfGiven(const config::DsConfig& config, std::size_t groups) {
+  const std::size_t numbers = config.group_schedules.size();
+  if (numbers == 0 || numbers == groups) return OkStatus();
+  return InvalidArgumentError("scheduler.params has lists of " + std::to_string(numbers) +
+                              " numbers, one for each parameter group, and the optimizer has " +
+                              std::to_string(groups) + " groups");
+}
+
+// Keeps the caller's groups, whose numbers the parameters have.
+StatusOr<std::vector<double>> FollowGiven(const config::DsConfig& config,
+                                          const std::vector<std::optional<double>>& given,
+                                          std::vector<zero::ParameterUnit>* units) {
+  const bool has_halves = std::holds_alternative<config::MuonConfig>(config.optimizer.algorithm);
+  const std::size_t parts = has_halves ? 2 : 1;
+  DS_RETURN_IF_ERROR(CheckCountOfGiven(config, given.size() * parts));
+  std::vector<double> rates;
+  for (const std::optional<double>& rate : given) {
+    for (std::size_t part = 0; part < parts; ++part) {
+      const double configured = RateOf(config.optimizer, {.muon = has_halves && part == 0});
+      const bool is_own = rate && *rate != config.optimizer.lr;
+      rates.push_back(is_own ? *rate : configured);
+    }
+  }
+  ForEachTrained(*units, [&](zero::NamedParameter& parameter) {
+    optim::ParameterGroup& group = parameter.group;
+    group.schedule = group.schedule.value_or(0) * parts + (has_halves && !group.muon ? 1 : 0);
+  });
+  return rates;
+}
+
 }  // namespace
 
 StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& config,
+                                                   const std::vector<std::optional<double>>& given,
                                                    std::vector<zero::ParameterUnit>* units) {
+  if (!given.empty()) return FollowGiven(config, given, units);
   if (config.group_schedules.empty()) return FollowByHalves(config, units);
   std::vector<double> rates;
   const std::vector<FirstOfGroup> groups = GroupsOf(*units);

@@ -74,7 +74,11 @@ zero::StepWindows ChooseWindows(const config::DsConfig& config, const zero::Cont
 // Without lists, Muon's matrices are the first group and AdamW's parameters the second. Both follow
 // the same schedule: a number in it is the rate of both groups, as in DeepSpeed. Fails if the lists
 // have another number of entries than the model has groups.
+//
+// `given` are EngineOptions::group_rates: these groups then stay, in their order, and each is two
+// under Muon.
 StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& config,
+                                                   const std::vector<std::optional<double>>& given,
                                                    std::vector<zero::ParameterUnit>* units);
 
 // Returns the source of each unit's initial values. The sources are, in this order:

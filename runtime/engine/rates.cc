@@ -4,6 +4,8 @@
 #include <string>
 #include <variant>
 
+#include "runtime/base/check.h"
+
 namespace ds::engine {
 namespace {
 
@@ -33,9 +35,9 @@ Rates::Rates(const config::DsConfig& config, std::vector<double> group_rates)
 
 std::vector<optim::ScheduledValues> Rates::FindNext(std::int64_t applied) const {
   std::vector<optim::ScheduledValues> values;
-  for (const Group& group : groups_) {
-    values.push_back(optim::ValuesAfter(group.schedule, group.lr, applied));
-    if (set_lr_) values.back().lr = *set_lr_;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    values.push_back(optim::ValuesAfter(groups_[i].schedule, groups_[i].lr, applied));
+    if (!set_.empty()) values.back().lr = set_[i];
     values.back().lr *= factor_;
   }
   return values;
@@ -59,28 +61,51 @@ Status Rates::CheckCanResume(std::int64_t applied) const {
   return OkStatus();
 }
 
-Status Rates::Set(double lr) {
-  if (!(lr >= 0.0 && std::isfinite(lr))) {
+Status Rates::Set(double lr) { return SetEach({lr}); }
+
+Status Rates::SetEach(const std::vector<double>& rates) {
+  DS_CHECK(!rates.empty() && groups_.size() % rates.size() == 0);
+  for (const double lr : rates) {
+    if (lr >= 0.0 && std::isfinite(lr)) continue;
     return InvalidArgumentError("a learning rate is a number of at least 0");
   }
-  set_lr_ = lr;
+  const std::size_t parts = groups_.size() / rates.size();  // 2: halves of Muon
+  set_.clear();
+  for (std::size_t i = 0; i < groups_.size(); ++i) set_.push_back(rates[i / parts]);
   return OkStatus();
 }
 
+std::vector<double> Rates::FindEach(std::int64_t applied, std::size_t count) const {
+  DS_CHECK(count > 0 && groups_.size() % count == 0);
+  const std::vector<optim::ScheduledValues> values = FindNext(applied);
+  std::vector<double> rates;
+  for (std::size_t i = 0; i < values.size(); i += values.size() / count) {
+    rates.push_back(values[i].lr);
+  }
+  return rates;
+}
+
 void Rates::OnUpdate() {
-  if (scheduled_) set_lr_.reset();
+  if (scheduled_) set_.clear();
 }
 
 void Rates::AddTo(nlohmann::json* state) const {
-  if (set_lr_) (*state)["set_lr"] = *set_lr_;
+  if (set_.empty()) return;
+  (*state)["set_lr"] = set_[0];
+  if (set_.size() > 1) (*state)["set_group_rates"] = set_;
 }
 
 Status Rates::LoadState(const nlohmann::json& state) {
-  set_lr_.reset();
+  set_.clear();
   const auto lr = state.find("set_lr");
   if (lr == state.end()) return OkStatus();
   if (!lr->is_number()) return DataLossError("the engine's \"set_lr\" is no number");
-  return Set(lr->get<double>());
+  const auto each = state.find("set_group_rates");
+  if (each == state.end() || each->size() != groups_.size()) return Set(lr->get<double>());
+  for (const nlohmann::json& rate : *each) {
+    if (!rate.is_number()) return DataLossError("the engine's \"set_group_rates\" has no numbers");
+  }
+  return SetEach(each->get<std::vector<double>>());
 }
 
 }  // namespace ds::engine

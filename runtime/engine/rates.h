@@ -28,16 +28,21 @@ class Rates {
   // Fails if the schedule is not defined for that update, or if its rate is not finite.
   Status CheckCanResume(std::int64_t applied) const;
 
-  // Sets the rate: for one update if there is a schedule, permanently otherwise. Groups keep their
-  // factors.
+  // Sets one rate for all groups: for one update if there is a schedule, permanently otherwise.
+  // Parameters keep their factors.
   Status Set(double lr);
+  // The same with one rate for each of EngineOptions::group_rates.
+  Status SetEach(const std::vector<double>& rates);
+  // The rates of `count` groups at the update after `applied` others, as SetEach takes them.
+  std::vector<double> FindEach(std::int64_t applied, std::size_t count) const;
   // Multiplies the rates that FindNext returns, scheduled or set, by `factor` until the next call.
   // Requires a factor above 0. Not saved in checkpoints.
   void Scale(double factor) { factor_ = factor; }
   // Call after an update that used FindNext's values.
   void OnUpdate();
 
-  // Saves the rate set by Set() to, and loads it from, the engine's state in checkpoints.
+  // Saves the rates set to, and loads them from, the engine's state in checkpoints. An engine with
+  // another number of groups takes the first one's for all.
   void AddTo(nlohmann::json* state) const;
   Status LoadState(const nlohmann::json& state);
 
@@ -50,7 +55,7 @@ class Rates {
   double configured_momentum_ = 0.0;
   bool scheduled_ = false;
   std::optional<std::int64_t> last_update_;
-  std::optional<double> set_lr_;
+  std::vector<double> set_;  // by group; empty if none is set
   double factor_ = 1.0;
 };
 

@@ -40,12 +40,13 @@ namespace {
 namespace py = pybind11;
 using Released = py::call_guard<py::gil_scoped_release>;
 
-// name, tensor, class of its module, factor of the rate, factor of the decay, the pipeline stages
+// name, tensor, class of its module, number of its group, factor of the decay, the pipeline stages
 // that hold it if several do, whether it is of an expert that other ranks do not have
 using ParameterTuple =
-    std::tuple<std::string, at::Tensor, std::string, double, double, std::vector<int>, bool>;
+    std::tuple<std::string, at::Tensor, std::string, std::size_t, double, std::vector<int>, bool>;
 using UnitTuple = std::tuple<std::string, std::vector<ParameterTuple>, std::vector<int>>;
 using BufferTuple = std::pair<std::string, at::Tensor>;
+using GroupRates = std::vector<std::optional<double>>;
 using WriteValues = std::optional<engine::WriteFirstValues>;
 using WriteClient = std::function<std::string(const std::string& path)>;
 
@@ -70,7 +71,7 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
   }
   for (const auto& [name, parameters, also_reads] : units) {
     engine::UnitDescription unit{.name = name, .also_reads = also_reads};
-    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages, expert] :
+    for (const auto& [parameter, tensor, module_class, group, decay_factor, stages, expert] :
          parameters) {
       unit.parameters.push_back({parameter, tensor, module_class, stages, expert});
     }
@@ -83,9 +84,9 @@ engine::UnitList MakeUnitList(const std::vector<UnitTuple>& units,
 optim::ParameterGrouper MakeGrouper(const std::vector<UnitTuple>& units) {
   std::map<std::string, optim::ParameterGroup> groups;
   for (const auto& [name, parameters, also_reads] : units) {
-    for (const auto& [parameter, tensor, module_class, lr_factor, decay_factor, stages, expert] :
+    for (const auto& [parameter, tensor, module_class, group, decay_factor, stages, expert] :
          parameters) {
-      groups[parameter] = {.lr_factor = lr_factor, .weight_decay_factor = decay_factor};
+      groups[parameter] = {.weight_decay_factor = decay_factor, .schedule = group};
     }
   }
   return [groups = std::move(groups)](int, const std::string& name, const at::Tensor&) {
@@ -111,7 +112,9 @@ void PrintNotice(const std::string& text) {
 class BoundEngine {
  public:
   BoundEngine(const std::vector<UnitTuple>& units, const std::vector<BufferTuple>& buffers,
-              const std::string& config, std::uint64_t seed, const WriteValues& write_values) {
+              const std::string& config, const GroupRates& group_rates,
+              const WriteValues& write_values)
+      : groups_(group_rates.size()) {
     comm::Communicator& world = Process::Get().world();
     CheckedConfig checked = CheckConfigHere(config);
     warnings_ = std::move(checked.warnings);
@@ -119,9 +122,9 @@ class BoundEngine {
         ValueOrThrow(Engine::create(MakeUnitList(units, buffers, write_values), checked.config,
                                     {.world = &world,
                                      .device = Process::Get().device().device,
-                                     .seed = seed,
                                      .notify = PrintNotice,
-                                     .parameter_group = MakeGrouper(units)}));
+                                     .parameter_group = MakeGrouper(units),
+                                     .group_rates = group_rates}));
     passes_.emplace(*engine_);
     api_.emplace(*engine_);
   }
@@ -156,6 +159,13 @@ class BoundEngine {
     CheckMemory();
     return Report(ValueOrThrow(engine().step()));
   }
+  // The rates of the parameter groups for the next update.
+  std::vector<double> Rates() { return api().group_rates(groups_); }
+  void SetRates(const std::vector<double>& rates) {
+    if (rates.size() != groups_) throw StatusError(InvalidArgumentError("a rate for each group"));
+    ThrowIfError(api().set_group_rates(rates));
+  }
+
   // Throws if the script has given a parameter other memory.
   void CheckMemory() { ThrowIfError(passes().CheckMemory()); }
 
@@ -291,6 +301,7 @@ class BoundEngine {
     return result;
   }
 
+  std::size_t groups_;
   std::unique_ptr<Engine> engine_;
   std::optional<UnitPasses> passes_;
   std::optional<DeepSpeedApi> api_;
@@ -345,8 +356,8 @@ void BindAccess(PyEngine& bound) {
 }
 
 void BindSettings(PyEngine& bound) {
-  bound.def_property_readonly("lr", [](BoundEngine& self) { return self.api().lr(); });
-  bound.def("set_lr", [](BoundEngine& self, double lr) { ThrowIfError(self.api().set_lr(lr)); });
+  bound.def_property_readonly("rates", &BoundEngine::Rates);
+  bound.def("set_rates", &BoundEngine::SetRates);
   bound.def_property_readonly("loss_scale",
                               [](BoundEngine& self) { return self.api().loss_scale(); });
   bound.def_property_readonly("global_grad_norm",
@@ -453,8 +464,8 @@ void BindEngine(py::module_& module) {
   });
   PyEngine bound(module, "Engine");
   bound.def(py::init<const std::vector<UnitTuple>&, const std::vector<BufferTuple>&,
-                     const std::string&, std::uint64_t, const WriteValues&>(),
-            py::arg("units"), py::arg("buffers"), py::arg("config"), py::arg("seed") = 1234,
+                     const std::string&, const GroupRates&, const WriteValues&>(),
+            py::arg("units"), py::arg("buffers"), py::arg("config"), py::arg("group_rates"),
             py::arg("write_first_values") = py::none(), Released());
   bound.def_property_readonly("warnings", &BoundEngine::warnings);
   BindPasses(bound);

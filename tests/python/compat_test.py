@@ -224,7 +224,7 @@ for kind, params in (("Adagrad", {}), ("Adam", {}), ("Muon", dict(lr=0.5, muon_l
     engine.backward(engine(torch.ones(2, 3)).sum())
     engine.step()
     changed = (engine.module.weight - before).abs().max().item()
-    print(rates == engine.get_lr() == [engine.native.lr], engine.get_lr(), changed <= 1.01 * rates[0])
+    print(rates == engine.get_lr() == engine.native.rates, engine.get_lr(), changed <= 1.01 * rates[0])
 """, "True [0.01] True\nTrue [0.001] True\nTrue [0.125] True\nTrue [0.25] True")
         self.check(ENGINE + """
 config["optimizer"] = {"type": "Adam"}

@@ -112,13 +112,6 @@ def _check_rates(engine: Engine, folder: Path, rates: list[float] | None) -> Non
     if groups != len(rates):
         raise ValueError(f"{folder} has the rates of {len(rates)} parameter groups, and the optimizer "
                          f"has {groups}: {advice}")
-    try:
-        engine.optimizer.find_base(rates)
-    except NotImplementedError:
-        own = [group["lr"] for group in engine._param_groups()]
-        raise ValueError(f"{folder} has parameter groups with the rates {rates}, and the engine keeps "
-                         f"the ratios of the optimizer's, {own}: make the groups with those that were "
-                         f"saved, or {advice}") from None
 
 
 def check_extra_state(names: set[str], saved: set[str]) -> None:

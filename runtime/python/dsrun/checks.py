@@ -111,6 +111,6 @@ def check_all_grouped(module: nn.Module, groups: optimizers.Groups) -> None:
                     "that the model does not have, and which would not be trained: make it a "
                     "parameter of the model")
     for name, parameter in module.named_parameters():
-        if parameter.requires_grad and id(parameter) not in groups.lr_factor:
+        if parameter.requires_grad and id(parameter) not in groups.index:
             raise ValueError(f"parameter {name} needs gradients, but is in no parameter group of "
                              "the optimizer: add it, or freeze it (requires_grad_(False))")

@@ -87,6 +87,7 @@ class Engine(nn.Module):
                 [(unit.name, _describe_parameters(unit, groups, apart), sorted(unit.also_reads))
                  for unit in units],
                 persistent_buffers(module), json.dumps(native_config, allow_nan=False),
+                groups.rates or [None],
                 write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)
@@ -329,11 +330,11 @@ class Engine(nn.Module):
         return [] if self.optimizer is None else self.optimizer.param_groups
 
     def set_lr(self, lr: float) -> None:
-        """Sets the engine's rate, for one step if there is a schedule. Groups keep their ratios."""
+        """Sets the first group's rate, for one step if there is a schedule. Groups keep their ratios."""
         self._check_trains("set_lr")
         if isinstance(lr, str) or not hasattr(lr, "__float__"):
             raise TypeError(f"set_lr(lr={lr!r}): a rate is a number")
-        self.optimizer.set_rate(float(lr))
+        self.optimizer.scale_rates(float(lr))
         self.optimizer.show_rate()
 
     def was_step_applied(self) -> bool:
@@ -581,7 +582,7 @@ def _move(module: nn.Module, device: torch.device) -> None:
 
 
 def _describe_parameters(unit, groups: optimizers.Groups, apart: ApartExperts) -> list[tuple]:
-    return [(name, parameter, unit.classes[name], groups.lr_factor.get(id(parameter), 1.0),
+    return [(name, parameter, unit.classes[name], groups.index.get(id(parameter), 0),
              groups.decay_factor.get(id(parameter), 1.0), getattr(parameter, "_dsrun_stages", []),
              id(parameter) in apart.parameters)
             for name, parameter in unit.parameters.items()]

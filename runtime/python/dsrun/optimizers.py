@@ -28,56 +28,49 @@ _FIXED = (*_SHARED, *_OFF, "weight_decay", "decoupled_weight_decay", "bias_corre
 
 @dataclass
 class Groups:
-    """Parameter groups, and the factors of their rates and decays against the engine's."""
+    """Parameter groups, their first rates, and the factors of their decays against the engine's."""
 
     param_groups: list[dict]
     section: dict | None = None  # ds_config's "optimizer"; None: the config's own
     are_of_config: bool = False  # the config's optimizer has the groups
-    lr_factor: dict[int, float] = field(default_factory=dict)  # by id of the parameter
-    decay_factor: dict[int, float] = field(default_factory=dict)
+    rates: list[float | None] = field(default_factory=list)  # of each group; None: the config's
+    index: dict[int, int] = field(default_factory=dict)  # of the group, by id of the parameter
+    decay_factor: dict[int, float] = field(default_factory=dict)  # by id of the parameter
 
 
-def _rate(group: dict, default: float) -> float:
+def _rate(group: dict) -> float | None:
     # A scheduler may have set the rate of the first step already.
-    return float(group.get("initial_lr", group.get("lr", default)))
+    rate = group.get("initial_lr", group.get("lr"))
+    return None if rate is None else float(rate)
 
 
 def _plain(value):
     return tuple(value) if isinstance(value, list) else value
 
 
-def _find_rate(groups: list[dict], params: dict) -> float:
-    """Returns the rate of ds_config's optimizer; any, if it names none and the groups do not."""
-    if isinstance(params.get("lr"), (int, float)):
-        return float(params["lr"])
+def _check_rate(params: dict) -> None:
     if params.get("lr") == "auto":
         raise ValueError('optimizer.params.lr of the config is "auto", which only the Trainer of '
                          "transformers and Accelerate replace: write a number")
-    if any("lr" in group for group in groups):
-        raise ValueError("parameter groups have an lr, and optimizer.params of the config has "
-                         "none, to which theirs are in proportion: write one there")
-    return 1.0
 
 
-def _factor(value: float, base: float, contradiction: str) -> float:
+def _decay_factor(value: float, base: float) -> float:
     if base == 0.0:
         if value != 0.0:
-            raise ValueError(contradiction)
+            raise ValueError("a parameter group has weight decay, and the optimizer has none")
         return 1.0
     return value / base
 
 
-def _set_factors(groups: Groups, lr: float, decay: float) -> None:
-    for group in groups.param_groups:
-        lr_factor = _factor(_rate(group, lr), lr,
-                            "the rate of the first parameter group is 0, and another's is not")
-        decay_factor = _factor(float(group.get("weight_decay", decay)), decay,
-                               "a parameter group has weight decay, and the optimizer has none")
+def _set_groups(groups: Groups, decay: float) -> None:
+    for index, group in enumerate(groups.param_groups):
+        groups.rates.append(_rate(group))
+        decay_factor = _decay_factor(float(group.get("weight_decay", decay)), decay)
         for parameter in group["params"]:
-            if id(parameter) in groups.lr_factor:
+            if id(parameter) in groups.index:
                 raise ValueError("some parameters appear in more than one parameter group")
         for parameter in group["params"]:
-            groups.lr_factor[id(parameter)] = lr_factor
+            groups.index[id(parameter)] = index
             groups.decay_factor[id(parameter)] = decay_factor
 
 
@@ -113,12 +106,12 @@ def from_torch(optimizer: torch.optim.Optimizer) -> Groups:
                 raise NotImplementedError(f"parameter groups with different {option}")
     params = {option: first[option] for option in options if option in first}
     decay = max(float(group.get("weight_decay", 0.0)) for group in optimizer.param_groups)
-    params |= {"lr": _rate(first, 0.0), "weight_decay": decay}
+    params |= {"lr": _rate(first) or 0.0, "weight_decay": decay}
     if kind == "Adam":  # it adds the decay to the gradient by default
         params["adam_w_mode"] = bool(first.get("decoupled_weight_decay", False))
     params |= getattr(optimizer, "engine_params", {})  # of dsrun.ops
     groups = Groups(optimizer.param_groups, {"type": kind, "params": params})
-    _set_factors(groups, params["lr"], decay)
+    _set_groups(groups, decay)
     return groups
 
 
@@ -153,13 +146,13 @@ def from_parameters(model_parameters: Iterable, section: dict) -> Groups:
             if option in group and _plain(group[option]) != _plain(params.get(option)):
                 raise NotImplementedError(f"a parameter group with its own {option}: write it to "
                                           "optimizer.params of the config, for all groups")
-    lr = _find_rate(listed, params)
+    _check_rate(params)
     groups = Groups(listed, _with_decay_of(listed, section), are_of_config=True)
     decay = float((groups.section or section).get("params", {}).get("weight_decay", 0.0))
     for group in listed:
         group["params"] = list(group["params"])
         group.setdefault("weight_decay", decay)
-    _set_factors(groups, lr, decay)
+    _set_groups(groups, decay)
     return groups
 
 
@@ -167,8 +160,8 @@ class EngineOptimizer(torch.optim.Optimizer):
     """The engine's optimizer for the script: parameter groups with rates that it may set.
 
     Schedulers of PyTorch and transformers work on it. `engine.step()` updates, and `step` raises.
-    The rates of all groups may change by one factor. Other changes of groups, or of whether their
-    parameters need gradients, raise NotImplementedError at the next step.
+    Each group may have any rate. Other changes of groups, or of whether their parameters need
+    gradients, raise NotImplementedError at the next step.
     """
 
     def __init__(self, groups: Groups, native: _native.Engine, has_schedule: bool, section: dict):
@@ -180,8 +173,6 @@ class EngineOptimizer(torch.optim.Optimizer):
         self._native = native
         self._has_schedule = has_schedule
         self._has_two_rates = bool({"muon_lr", "adam_lr"} & set(section.get("params", {})))
-        self._factors = [groups.lr_factor[id(group["params"][0])] if group["params"] else None
-                         for group in groups.param_groups]
         self._fixed = self._fixed_options()
         self._parameters = self._list_parameters()
 
@@ -247,53 +238,33 @@ class EngineOptimizer(torch.optim.Optimizer):
 
     def hold_rate(self) -> None:
         """Gives the rates of the groups to the engine: for one update, if ds_config has a schedule."""
-        base = self.find_base([float(group["lr"]) for group in self.param_groups])
-        if base is not None and base != self._native.lr:
-            self.set_rate(base)
+        rates = [float(group["lr"]) for group in self.param_groups]
+        if rates != self._native.rates:
+            self._set_rates(rates)
 
-    def find_base(self, rates: list[float]) -> float | None:
-        """Returns the engine's rate for which the groups have `rates`; None if that is any.
+    def scale_rates(self, first: float) -> None:
+        """Sets the rate of the first group, and those of the others in their ratios to it."""
+        rates = self._native.rates
+        self._set_rates([first * rate / rates[0] if rates[0] else first for rate in rates])
 
-        Raises NotImplementedError if their ratios are others than at initialize().
-        """
-        base = None
-        for rate, factor in zip(rates, self._factors, strict=True):
-            if factor is None:
-                continue
-            if factor != 0.0:
-                rate /= factor
-                base = rate if base is None else base
-            expected = 0.0 if factor == 0.0 else base
-            if abs(rate - expected) > 1e-6 * max(abs(expected), 1e-30):
-                raise NotImplementedError(
-                    "the rates of the parameter groups have changed against each other: the "
-                    "engine keeps the ratios that they had at initialize()")
-        return base
-
-    def set_rate(self, rate: float) -> None:
-        """Sets the engine's rate: the rate of a group with the factor 1."""
+    def _set_rates(self, rates: list[float]) -> None:
         if self._has_two_rates:
             raise NotImplementedError("optimizer.params has muon_lr or adam_lr: a rate that the "
                                       "script sets would be both's. Use a scheduler of the config")
-        self._native.set_lr(rate)
+        self._native.set_rates(rates)
 
     def pull_rate(self) -> None:
-        """Shows the engine's rate of the next step, if ds_config has a scheduler."""
+        """Shows the engine's rates of the next step, if ds_config has a scheduler."""
         if self._has_schedule:
             self.show_rate()
 
-    def _shown_rates(self) -> list[float]:
-        """Returns the engine's rate for each group."""
-        return [self._native.lr * (1.0 if factor is None else factor) for factor in self._factors]
-
     def _rates_have_changed(self) -> bool:
         """Returns whether a group has another rate than the engine: the script has set it."""
-        return any(factor is not None and group["lr"] != shown for group, factor, shown in zip(
-            self.param_groups, self._factors, self._shown_rates()))
+        return [group["lr"] for group in self.param_groups] != self._native.rates
 
     def show_rate(self) -> None:
-        """Writes the engine's rate to the groups."""
-        for group, rate in zip(self.param_groups, self._shown_rates()):
+        """Writes the engine's rates to the groups."""
+        for group, rate in zip(self.param_groups, self._native.rates, strict=True):
             group["lr"] = rate
 
 
