@@ -6,7 +6,8 @@ dsrun.compat, unmodified, with the environment that `accelerate launch --use_dee
 
 By default a chosen few run, with --all each case. The scripts get a tiny model and glue_stand_in in place of what they
 would download. Not among them: test_peak_memory_usage.py and test_zero3_integration.py, which need a GPU,
-test_ds_alst_ulysses_sp.py, which trains with sequence parallelism, and those that do not use DeepSpeed.
+test_ds_alst_ulysses_sp.py, which trains with sequence parallelism, and those that do not use DeepSpeed. Accelerate's
+examples are in no package: accelerate_examples.py runs them from a checkout.
 """
 
 import json
@@ -103,15 +104,19 @@ class Runner:
         return folder
 
     def run(self, name, variables, *arguments, ranks=2):
+        return self.launch(self.copies / name, variables, "--model_name_or_path", self.models[ranks], *arguments,
+                           ranks=ranks)
+
+    def launch(self, script, variables, *arguments, ranks=2, further=None):
+        """Runs a script; further, the folder of other modules that it imports, is glue_stand_in by default."""
         package = os.environ.get("PYTHONPATH", self.options.bin.parent / "python")
         environment = dict(os.environ, OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", HF_HOME=self.folder,
-                           TOKENIZERS_PARALLELISM="false", PYTHONPATH=f"{package}:{self.stand_in}",
+                           TOKENIZERS_PARALLELISM="false", PYTHONPATH=f"{package}:{further or self.stand_in}",
                            ACCELERATE_USE_DEEPSPEED="true", **variables)
         self.runs += 1
         return subprocess.run(
             [self.options.bin / "dsrun", "-n", str(ranks), "--run_dir", os.path.join(self.folder, f"run{self.runs}"),
-             "run", "--python", self.options.python, "-m", "--", "dsrun.compat", str(self.copies / name),
-             "--model_name_or_path", self.models[ranks], *arguments],
+             "run", "--python", self.options.python, "-m", "--", "dsrun.compat", str(script), *arguments],
             cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False)
 

@@ -34,7 +34,7 @@ def _make_rows(split, count):
 
 
 class Splits(dict):
-    def map(self, function, batched, remove_columns, load_from_cache_file):
+    def map(self, function, batched, remove_columns, load_from_cache_file=True):
         mapped = Splits()
         for split, rows in self.items():
             columns = {name: [row[name] for row in rows] for name in rows[0]}
