@@ -53,6 +53,19 @@ StatusOr<std::chrono::milliseconds> ReadTimeVariable(const char* name,
       (unit >= std::chrono::minutes(1) ? "minutes" : "seconds") + " up to a week");
 }
 
+// Fails if MPI or Slurm has started several ranks: each would be a world of its own.
+Status CheckAlone() {
+  for (const char* const name :
+       {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* const text = std::getenv(name);
+    if (text == nullptr || ParseNumber<int>(text).value_or(1) <= 1) continue;
+    return FailedPreconditionError(
+        std::string("this process is one of ") + text + " (" + name +
+        "), and RANK and WORLD_SIZE are not set: start the ranks with dsrun -n " + text);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::chrono::milliseconds> CollectiveTimeoutFromEnvironment() {
@@ -73,6 +86,7 @@ StatusOr<RankIdentity> RankIdentityFromEnvironment() {
                                 (has_rank ? "WORLD_SIZE" : "RANK") + " is missing while " +
                                 (has_rank ? "RANK" : "WORLD_SIZE") + " is set");
   }
+  if (!has_rank) DS_RETURN_IF_ERROR(CheckAlone());
   RankIdentity id;
   DS_ASSIGN_OR_RETURN(id.world_size, ReadIntegerVariable("WORLD_SIZE", 1, {.low = 1}));
   DS_ASSIGN_OR_RETURN(id.rank, ReadIntegerVariable("RANK", 0, {.high = id.world_size - 1}));

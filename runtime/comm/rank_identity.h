@@ -22,7 +22,8 @@ struct RankIdentity {
 
 // Returns a world of one rank if RANK and WORLD_SIZE are unset. Without LOCAL_RANK or
 // LOCAL_WORLD_SIZE all ranks are assumed to be on one host. Returns kInvalidArgument and names the
-// variable if a value is not a number or contradicts the others.
+// variable if a value is not a number or contradicts the others, and kFailedPrecondition if MPI or
+// Slurm has started several ranks without these variables.
 StatusOr<RankIdentity> RankIdentityFromEnvironment();
 
 // Returns the timeout for a rank that is alive but does not arrive at a collective. It is the
