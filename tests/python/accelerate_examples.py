@@ -67,18 +67,19 @@ def checkpointing(runner, examples):
 
 
 def config_support(runner, examples):
-    """The script raises if the best checkpoint, loaded again, has another perplexity than before.
-
-    Not at stage 3: the script calls save_pretrained on every rank. Only rank 0 has the full weights, and transformers
-    asks the others for the storage of parameters that are sharded, which dsrun refuses.
-    """
+    """The script raises if the best checkpoint, loaded again, has another perplexity than before."""
     model = pathlib.Path(runner.folder, "gpt2")
     model.mkdir()
     program = MAKE_GPT2.format(stand_in=runner.stand_in, folder=str(model))
     subprocess.run([runner.options.python, "-c", program], check=True, env=dict(os.environ, HF_HUB_OFFLINE="1"))
-    output = pathlib.Path(runner.folder, "gpt2_trained")
+    for stage in (2, 3):
+        run_config_support(runner, examples, stage, model)
+
+
+def run_config_support(runner, examples, stage, model):
+    output = pathlib.Path(runner.folder, f"gpt2_trained_{stage}")
     result = runner.launch(
-        examples / "by_feature/deepspeed_with_config_support.py", config_variables(runner.folder, 2),
+        examples / "by_feature/deepspeed_with_config_support.py", config_variables(runner.folder, stage),
         "--model_name_or_path", str(model), "--train_file", str(model / "text.txt"), "--block_size", "16",
         "--per_device_train_batch_size", "4", "--per_device_eval_batch_size", "2", "--learning_rate", "1e-2",
         "--num_train_epochs", "2", "--checkpointing_steps", "epoch", "--load_best_model", "--seed", "3",

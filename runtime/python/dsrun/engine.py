@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,6 +29,11 @@ from .together import call_on_rank_0, call_together
 from .units import (Owner, find_leaf_modules, name_buffers, owner_of, partition,
                     persistent_buffers)
 from .utils import logger
+
+
+_READ_AFTER_RELEASE = (
+    "the backward pass needs a parameter that is sharded again: a forward within GatheredParameters has its "
+    "backward there, too; and a block returns copies of its parameters, not views such as weight.t()")
 
 
 class Engine(nn.Module):
@@ -118,6 +124,7 @@ class Engine(nn.Module):
         self._names = {id(p): n for u in units for n, p in u.parameters.items()}
         self._sharded = set(self.native.sharded_parameters)
         number = 0
+        self._state_dict_hook = self.module.register_state_dict_post_hook(_EmptyShards(self))
         for module in self.module.modules():
             module.__dict__["ds_external_parameters"] = no_external_parameters
         for unit in units:
@@ -143,6 +150,9 @@ class Engine(nn.Module):
             module = self.__dict__.get("_modules", {}).get("module")
             if module is None:
                 raise
+            if not hasattr(module, name):
+                raise AttributeError(f"neither the engine nor its module, a {type(module).__name__}, "
+                                     f"has {name}") from None
             return getattr(module, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -185,7 +195,12 @@ class Engine(nn.Module):
             raise ValueError(f"engine.backward(loss): the loss is {what}, and has to be a scalar "
                              "tensor, such as its mean(). Gradients of other outputs are passed by "
                              "outputs.backward(gradients)")
-        self.native.backward(loss, scale_wrt_gas, retain_graph)
+        try:
+            self.native.backward(loss, scale_wrt_gas, retain_graph)
+        except RuntimeError as error:
+            if "storage of size 0" in str(error):
+                raise RuntimeError(_READ_AFTER_RELEASE) from error
+            raise
         return loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss
 
     def step(self, lr_kwargs: dict | None = None) -> None:
@@ -523,6 +538,7 @@ class Engine(nn.Module):
         passes = self.__dict__.get("passes")
         if passes is not None:
             passes.detach()
+            self._state_dict_hook.remove()
         if self.__dict__.get("native") is not None:
             self.native.destroy()
         for parameter in self.module.parameters():
@@ -572,6 +588,31 @@ def _frozen(module: nn.Module):
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
+
+
+class _EmptyShards:
+    """Lets state_dict() of the module have empty tensors for sharded parameters, but on rank 0.
+
+    As DeepSpeed's has. Libraries build it on all ranks and write rank 0's, for which a script passes
+    the full weights: save_pretrained(state_dict=accelerator.get_state_dict(model)).
+    """
+
+    def __init__(self, engine: Engine | None):
+        self.engine = weakref.ref(engine) if engine is not None else lambda: None
+
+    def __deepcopy__(self, memo: dict) -> _EmptyShards:
+        return _EmptyShards(None)
+
+    def __reduce__(self) -> tuple:
+        return (_EmptyShards, (None,))
+
+    def __call__(self, module: nn.Module, state: dict, prefix: str, metadata: Any) -> None:
+        engine = self.engine()
+        if engine is None or engine.passes.closed or engine.gathered is not None or comm.get_rank() == 0:
+            return
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            if engine._names.get(id(parameter)) in engine._sharded and prefix + name in state:
+                state[prefix + name] = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
 
 
 def _move(module: nn.Module, device: torch.device) -> None:
