@@ -121,6 +121,31 @@ class Recomputed(nn.Module):
         return x.pow(2).mean()
 
 
+class Pair(tuple):
+    def __new__(cls, first, second):
+        return super().__new__(cls, (first, second))
+
+
+class Halves(Block):
+    def forward(self, pair):
+        return Pair(torch.tanh(self.inner(pair[0])), pair[1] + pair[0])
+
+
+class Tuples(nn.Module):
+    """Its blocks take and return a tuple of a class with a constructor of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Halves() for _ in range(3))
+
+    def forward(self, x):
+        pair = Pair(x, x)
+        for block in self.blocks:
+            pair = block(pair)
+            assert type(pair) is Pair
+        return pair[1].pow(2).mean()
+
+
 class Declared(nn.Module):
     """Reads weights by references of its own, which it declares."""
 
@@ -180,7 +205,7 @@ class Choices(nn.Module):
 
 FORMS = {"own parameters beside inner modules": OwnBesideInner, "changed containers": ChangedContainers,
          "objects": Objects, "changed inputs": InPlace, "changed inputs in an except block": Retried,
-         "declared reads": Declared, "leaf modules": lambda: Choices(True),
+         "declared reads": Declared, "tuples": Tuples, "leaf modules": lambda: Choices(True),
          **{f"recomputed functions, {name}": functools.partial(Recomputed, recompute) for name, recompute in {
              "PyTorch": functools.partial(checkpoint, use_reentrant=False),
              "PyTorch, reentrant": functools.partial(checkpoint, use_reentrant=True),

@@ -550,6 +550,40 @@ first, second = rates_of_config("WarmupCosineLR", {"total_num_steps": 8, **warm}
 assert abs(first - 2 * second) < 1e-12 and second > 0
 """)
 
+    def test_state_dicts_of_other_ranks_have_empty_shards(self):
+        self.check("""
+engine = make(3)
+state = engine._zero3_consolidated_16bit_state_dict()
+assert (state is None) == (dsrun.comm.get_rank() > 0)
+sharded = engine.module.state_dict()
+def read():
+    return [value.untyped_storage().data_ptr() for value in sharded.values()]
+if dsrun.comm.get_rank() == 0:
+    raises("sharded", read)
+else:  # save_pretrained looks at all ranks' tensors, and writes rank 0's
+    assert read() == [0, 0, 0, 0] and all(value.numel() == 0 for value in sharded.values()), sharded
+with zero.GatheredParameters(list(engine.module.parameters())):
+    assert all(value.numel() for value in engine.module.state_dict().values())
+""", ranks=2)
+
+    def test_names_and_arguments_that_an_engine_does_not_have_say_so(self):
+        self.check("""
+from dsrun.moe import MoE
+engine = make(0)
+raises("neither the engine nor its module, a Sequential, has deepspeed_io", lambda: engine.deepspeed_io,
+       AttributeError)
+raises("engine.step() runs none", lambda: engine.optimizer.register_step_post_hook(print), NotImplementedError)
+raises('bf16.enabled of the config is "auto"', lambda: make(0, bf16={"enabled": "auto"}), ValueError)
+for k in (0, 5):
+    raises(f"k={k} experts for each token", lambda: MoE(4, torch.nn.Linear(4, 4), num_experts=4, k=k), ValueError)
+raises("compiled by torch.jit.script", lambda: dsrun.initialize(
+    model=torch.nn.Sequential(torch.jit.script(torch.nn.Linear(4, 4))), config={"train_micro_batch_size_per_gpu": 2}),
+    NotImplementedError)
+model = torch.nn.Linear(4, 4)
+dsrun.initialize(model=model, model_parameters=model.named_parameters(), config={
+    "train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}})
+""")
+
     def test_changes_of_parameter_groups_that_have_no_effect_say_so(self):
         self.check("""
 def begin(options, make_schedule=lambda optimizer: None, rates=(0.1, 0.1), kind=torch.optim.AdamW):

@@ -92,6 +92,9 @@ def check_layers(module: nn.Module) -> None:
             raise ValueError(f"{name} has no shape yet: it is of a lazy module, which takes its shape "
                              "from the first input. Call the model once before initialize()")
     for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise NotImplementedError(f"{name or 'the model'} is compiled by torch.jit.script, and takes no "
+                                      "hooks: give the module itself, or compile it by torch.compile")
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse \
                 and part.weight.requires_grad:
             raise NotImplementedError(

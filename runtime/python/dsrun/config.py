@@ -43,6 +43,10 @@ def _check_types(config: dict) -> dict:
         if value is not None and not isinstance(value, dict):
             raise ValueError(f"{name} of the config is {value!r}: it is a section, an object of "
                              "JSON with its keys")
+    for name in ("bf16", "bfloat16", "fp16", "torch_autocast"):
+        if (config.get(name) or {}).get("enabled") == "auto":
+            raise ValueError(f'{name}.enabled of the config is "auto", which only the Trainer of '
+                             "transformers and Accelerate replace: write true or false")
     checked = dict(config)
     for name in ("optimizer", "scheduler"):
         value = checked.get(name) or {}

@@ -35,7 +35,7 @@ def _map_tensors(function, tree, in_place: bool = True):
         mapped = [_map_tensors(function, value, in_place) for value in tree]
         if all(map(operator.is_, mapped, tree)):
             return tree
-        return type(tree)(*mapped) if hasattr(tree, "_fields") else type(tree)(mapped)
+        return _remake(tree, mapped)
     if type(tree) is list:
         items, put = enumerate(tree), list.__setitem__
     elif isinstance(tree, dict):  # also the outputs of transformers
@@ -54,6 +54,16 @@ def _map_tensors(function, tree, in_place: bool = True):
         if new is not value:
             put(changed, name, new)
     return changed
+
+
+def _remake(old: tuple, values: list) -> tuple:
+    """Returns a tuple of the same class with other values, whatever its constructor takes."""
+    if hasattr(type(old), "n_sequence_fields"):  # torch.return_types
+        return type(old)(values)
+    new = tuple.__new__(type(old), values)
+    if hasattr(old, "__dict__"):
+        vars(new).update(vars(old))
+    return new
 
 
 def _has_plain_attributes(tree) -> bool:

@@ -241,6 +241,8 @@ class TopKGate(nn.Module):
         if noisy_gate_policy not in _POLICIES:
             raise ValueError(f"noisy_gate_policy is \"Jitter\", \"RSample\" or None, not "
                              f"{noisy_gate_policy!r}")
+        if not 1 <= k <= num_experts:
+            raise ValueError(f"k={k} experts for each token: of {num_experts} experts, k is 1 to {num_experts}")
         self.wg = nn.Linear(model_dim, num_experts, bias=False)
         self.ep_group = ep_group
         self.k = k

@@ -44,6 +44,10 @@ def _rate(group: dict) -> float | None:
     return None if rate is None else float(rate)
 
 
+def _list(params) -> list:
+    return [params] if isinstance(params, torch.Tensor) else list(params)
+
+
 def _plain(value):
     return tuple(value) if isinstance(value, list) else value
 
@@ -139,6 +143,8 @@ def from_parameters(model_parameters: Iterable, section: dict) -> Groups:
     listed = list(model_parameters)
     if listed and not isinstance(listed[0], dict):
         listed = [{"params": listed}]
+    for group in listed:  # of named_parameters(), too
+        group["params"] = [one[1] if isinstance(one, tuple) else one for one in _list(group["params"])]
     params = section.get("params", {})
     for group in listed:
         _check_off(group, str(section.get("type")))
@@ -150,7 +156,6 @@ def from_parameters(model_parameters: Iterable, section: dict) -> Groups:
     groups = Groups(listed, _with_decay_of(listed, section), are_of_config=True)
     decay = float((groups.section or section).get("params", {}).get("weight_decay", 0.0))
     for group in listed:
-        group["params"] = list(group["params"])
         group.setdefault("weight_decay", decay)
     _set_groups(groups, decay)
     return groups
@@ -202,6 +207,13 @@ class EngineOptimizer(torch.optim.Optimizer):
         """Raises RuntimeError: engine.step() updates."""
         raise RuntimeError("optimizer.step(): the engine has the optimizer, and would train nothing "
                            "here: call engine.step()")
+
+    def register_step_pre_hook(self, hook: Callable) -> None:
+        """Raises NotImplementedError: engine.step() runs no hooks of the optimizer."""
+        raise NotImplementedError("hooks of the optimizer's step: engine.step() runs none. Call the "
+                                  "function beside engine.step()")
+
+    register_step_post_hook = register_step_pre_hook
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As engine.zero_grad."""
