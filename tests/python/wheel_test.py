@@ -62,6 +62,12 @@ def example_of_page():
     return BEFORE + block.replace(step, step + AFTER.lstrip("\n"))
 
 
+def example_of_readme():
+    """The whole script of README.md."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return textwrap.dedent(re.search(r"\n\n((?:    .*\n|\n)*?    import dsrun\n(?:    .*\n|\n)*)", text).group(1))
+
+
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -81,6 +87,7 @@ class WheelTest(unittest.TestCase):
         cls.call([OPTIONS.python, "-m", "pip", "--python", cls.environment / "bin/python", "install", "--no-index",
                   "--disable-pip-version-check", "--quiet", cls.wheel])
         (cls.folder / "train.py").write_text(example_of_page(), encoding="utf-8")
+        (cls.folder / "my_module.py").write_text(example_of_readme(), encoding="utf-8")
         (cls.folder / "ds_config.json").write_text(CONFIG, encoding="utf-8")
 
     @classmethod
@@ -108,6 +115,12 @@ class WheelTest(unittest.TestCase):
         self.check_losses(alone, 1)
         self.check_losses(self.run_installed("dsrun", "-n", "1", "train.py"), 1)
         self.check_losses(self.run_installed("dsrun", "-n", "2", "train.py"), 2)
+
+    def test_the_example_of_the_readme_runs(self):
+        losses = [float(loss) for loss in re.findall(r"step \d+  loss (\S+)", self.run_installed(
+            "dsrun", "-n", "2", "my_module.py"))]
+        self.assertEqual(len(losses), 4)
+        self.assertLess(losses[3], 0.5 * losses[0])
 
     def test_the_package_is_the_environments(self):
         text = ("import dsrun, importlib.metadata as m\n"
