@@ -200,6 +200,10 @@ at::Tensor Executor::Forward(Bundle bundle) {
 
 void Executor::BeginGradients(double arrival_factor, zero::DelayedGradients* delayed) {
   ThrowIfError(CheckGradients(step_.state.current, *model_.sharded));
+  // Where backward passes update the model, BeginUpdate says so.
+  TORCH_CHECK(!step_.state.current.reduced || model_.optimizer->has_updated(),
+              "a backward pass after the step's gradients have been added up over the ranks, as by "
+              "safe_get_full_grad: read gradients after the step's last backward pass");
   step_.state.current.backward_is_unfinished = true;
   const zero::GradientEnd end =
       delayed != nullptr ? zero::GradientEnd::kLater : ChooseGradientEnd();

@@ -203,6 +203,32 @@ def frozen_parts_may_be_those_of_one_stage(folder):
     make().load_checkpoint(folder, load_module_strict=False)
 
 
+def stages_keep_their_groups(folder):
+    """Also a stage without trained parameters."""
+    def make(last_rate):
+        module = PipelineModule([LayerSpec(nn.Linear, 4, 4), LayerSpec(nn.Linear, 4, 4)], loss_fn=nn.MSELoss(),
+                                topology=PipeDataParallelTopology(2, WORLD // 2), partition_method="uniform")
+        weight, bias = module.parameters()
+        rate = 0.2 if module.mpu().get_pipe_parallel_rank() == 0 else last_rate
+        groups = [{"params": [weight], "lr": 0.1}, {"params": [bias], "lr": rate}]
+        return dsrun.initialize(model=module, optimizer=torch.optim.SGD(groups), config={
+            "train_micro_batch_size_per_gpu": 2})[0]
+
+    data = [(torch.ones(2, 4), torch.ones(2, 4))] * 2
+    engine = make(0.4)
+    engine.train_batch(iter(data))
+    engine.save_checkpoint(folder)
+    loaded = make(0.3)
+    loaded.load_checkpoint(folder)
+    loaded.train_batch(iter(data))
+    rates = [0.1, 0.4 if loaded.is_last_stage() else 0.2]
+    check(loaded.native.rates == loaded.get_lr() == rates, f"{loaded.get_lr()}, {rates} saved")
+    without = make_engine(2, layers=[LayerSpec(nn.Linear, 4, 4), nn.Identity()], loss_fn=nn.MSELoss(),
+                          partition_method="uniform")
+    losses = [without.train_batch(iter(data * GAS)).item() for _ in range(2)]
+    check(losses[1] < losses[0], f"{losses}")
+
+
 class Counting(nn.Linear):
     """Assigns its buffer at each pass."""
 
@@ -357,6 +383,7 @@ def main():
     for one in (losses_equal_pytorch, evaluations_have_outputs,
                 lambda: checkpoints_continue_on_other_stages(os.path.join(sys.argv[1], "whole")),
                 lambda: frozen_parts_may_be_those_of_one_stage(os.path.join(sys.argv[1], "frozen")),
+                lambda: stages_keep_their_groups(os.path.join(sys.argv[1], "groups")),
                 exports_are_those_of_the_layers, data_and_rates_come_from_initialize,
                 data_that_one_rank_lacks_are_an_error_of_all, collectives_have_tensors_of_the_ranks_device,
                 a_step_that_fails_in_its_middle_is_the_last, groups_are_those_of_stages, others_are_refused,

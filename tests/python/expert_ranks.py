@@ -78,9 +78,11 @@ def check_values():
         alone, apart = make_engine(1, stage), make_engine(2, stage)
         for engine in (alone, apart):
             train(engine, 2)
-            for _ in range(2):
+            for is_last in (False, True):
                 torch.manual_seed(70 + RANK)
                 engine.backward(engine(torch.randint(16, (2, 8))))
+                if not is_last:
+                    engine.step()
         get = {"weight": utils.safe_get_full_fp32_param, "gradient": utils.safe_get_full_grad,
                "exp_avg": lambda p: utils.safe_get_full_optimizer_state(p, "exp_avg")}
         expected = {what: {name: read(p).clone() for name, p in own_experts(alone)}

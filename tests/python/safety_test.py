@@ -265,6 +265,24 @@ with zero.GatheredParameters(weight):
 assert utils.safe_get_full_grad(weight).abs().sum() > 0
 """)
 
+    def test_a_gradient_is_read_after_the_last_backward(self):
+        self.check("""
+for stage in (0, 2):
+    engine = make(stage)
+    engine.backward(loss_of(engine))
+    utils.safe_get_full_grad(engine.module[0].weight)  # adds up the gradients of the ranks
+    raises("read gradients after the step's last backward pass", lambda: engine.backward(loss_of(engine)))
+    engine.step()
+""", ranks=2)
+
+    def test_a_module_without_trained_parameters_may_name_an_optimizer(self):
+        self.check("""
+model = torch.nn.Linear(4, 4).requires_grad_(False)
+engine = dsrun.initialize(model=model, config={
+    "train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}})[0]
+assert engine.get_lr() == [0.1] and not loss_of(engine).requires_grad
+""")
+
     def test_aliases_of_released_parameters_say_so(self):
         self.check("""
 engine = make(3)
@@ -767,6 +785,10 @@ raises("bf16 of the config is null on rank 0", lambda: make(1, **({"bf16": {"ena
 model = torch.nn.Linear(4, 4)
 raises("optimizer.params.lr", lambda: dsrun.initialize(
     model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1 + rank),
+    config={"train_micro_batch_size_per_gpu": 2}), ValueError)
+raises("rates of the parameter groups of the config is [0.1, 0.1] on rank 0", lambda: dsrun.initialize(
+    model=model, optimizer=torch.optim.SGD([{"params": [model.weight], "lr": 0.1},
+                                            {"params": [model.bias], "lr": 0.1 + rank}]),
     config={"train_micro_batch_size_per_gpu": 2}), ValueError)
 make(2, csv_monitor={"enabled": True, "output_path": f"{__file__}.{rank}"})
 dsrun.comm.barrier()

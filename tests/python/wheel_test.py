@@ -117,8 +117,8 @@ class WheelTest(unittest.TestCase):
         self.check_losses(self.run_installed("dsrun", "-n", "2", "train.py"), 2)
 
     def test_the_example_of_the_readme_runs(self):
-        losses = [float(loss) for loss in re.findall(r"step \d+  loss (\S+)", self.run_installed(
-            "dsrun", "-n", "2", "my_module.py"))]
+        losses = [float(loss) for loss in re.findall(r"step \d+  loss (\S+)$", self.run_installed(
+            "dsrun", "-n", "2", "my_module.py"), re.MULTILINE)]
         self.assertEqual(len(losses), 4)
         self.assertLess(losses[3], 0.5 * losses[0])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import _native, comm
 from .optimizers import ConfigScheduler
+from .pipe import PipelineModule
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -104,6 +105,21 @@ def _describe_schedule(kind: str | None) -> str:
     return "the schedule of the config" if kind == SCHEDULE_OF_CONFIG else f"a {kind}"
 
 
+def stage_of(engine: Engine) -> tuple[int, int]:
+    """(number of the rank's pipeline stage, how many there are)"""
+    is_pipeline = isinstance(engine.module, PipelineModule)
+    return (engine.stage_id, engine.num_stages) if is_pipeline else (0, 1)
+
+
+def rates_of(engine: Engine, client: dict) -> list[float] | None:
+    """The saved rates of this rank's groups; None if stages with other groups were divided otherwise."""
+    stage, count = stage_of(engine)
+    saved = client.get("rates_of_stages") or {0: client["rates"]}
+    if len(saved) == count:
+        return saved[stage]
+    return saved[0] if all(rates == saved[0] for rates in saved.values()) else None
+
+
 def _check_rates(engine: Engine, folder: Path, rates: list[float] | None) -> None:
     if rates is None:
         return
@@ -128,7 +144,7 @@ def check_fits(engine: Engine, folder: Path, client: dict, *, with_optimizer: bo
         raise ValueError(f"{folder} was saved by an engine without an optimizer: load it with "
                          "load_optimizer_states=False, or with load_module_only=True")
     if with_optimizer:
-        _check_rates(engine, folder, client["rates"])
+        _check_rates(engine, folder, rates_of(engine, client))
     if with_schedule:
         _check_schedule(engine, folder, client)
     if strict:

@@ -78,6 +78,8 @@ class Engine(nn.Module):
             groups = optimizers.from_parameters(
                 [p for p in module.parameters() if p.requires_grad], native_config["optimizer"])
         check_all_grouped(module, groups)
+        if not isinstance(module, PipelineModule):  # whose stages have groups of their own
+            check_same_on_ranks({"rates of the parameter groups": groups.rates})
         leaves = find_leaf_modules(module, take_python_keys(native_config))
         if isinstance(module, PipelineModule):
             leaves.update(map(id, module.list_layers()))
@@ -93,7 +95,7 @@ class Engine(nn.Module):
                 [(unit.name, _describe_parameters(unit, groups, apart), sorted(unit.also_reads))
                  for unit in units],
                 persistent_buffers(module), json.dumps(native_config, allow_nan=False),
-                groups.rates or [None],
+                groups.rates,
                 write_first_values=handover.write if handover.sharded else None)
         for warning in self.native.warnings if comm.get_rank() == 0 else []:
             logger.warning(warning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from . import _native, comm
-from .checkpoint_checks import check_fits, check_same, check_tag, schedule_kind
+from .checkpoint_checks import (check_fits, check_same, check_tag, rates_of, schedule_kind,
+                                stage_of)
 from .checkpoint_files import (describe_content, find_checkpoint, make_folder, read_client_state,
                                replace_file, save_with_client_state)
 from .gathered import GatheredOfEngine
@@ -46,6 +48,7 @@ def save(engine: Engine, root: Path, tag: str | None, client_state: dict | None,
             engine.optimizer.push_rate()
     engine._show_buffers()
     client = {"client_state": client_state or {}, "rates": engine.get_lr(),
+              "rates_of_stages": _gather_rates(engine),
               "extra_state": call_together(lambda: _read_extra_state(engine)),
               "lr_scheduler": getattr(engine.lr_scheduler, "state_dict", dict)(),
               "schedule_kind": schedule_kind(engine),
@@ -126,6 +129,12 @@ def _load_weights_by(engine, custom_load_fn: Callable, path: Path, loads_frozen:
                 parameter.copy_(source[name])
 
 
+def _gather_rates(engine) -> dict[int, list[float]]:
+    """The rates of each stage's parameter groups, on rank 0; {} elsewhere. Collective."""
+    texts = _native.gather_texts(json.dumps([stage_of(engine)[0], engine.get_lr()]))
+    return dict(json.loads(text) for text in texts)
+
+
 def _read_extra_state(engine) -> dict:
     return {name: module.get_extra_state()
             for name, module in engine._modules_with_extra_state().items()}
@@ -145,7 +154,8 @@ def _load_schedule(engine, client: dict, with_optimizer: bool, with_schedule: bo
             engine.optimizer.show_rate()
         return engine.optimizer.pull_rate()
     if with_optimizer:  # rates belong to it
-        for group, rate in zip(engine._param_groups(), client["rates"], strict=True):
+        own = rates_of(engine, client)
+        for group, rate in zip(engine._param_groups(), own, strict=True) if own is not None else ():
             group["lr"] = rate
     if with_schedule and hasattr(engine.lr_scheduler, "load_state_dict"):
         engine.lr_scheduler.load_state_dict(client["lr_scheduler"])

@@ -141,7 +141,7 @@ def from_parameters(model_parameters: Iterable, section: dict) -> Groups:
     EngineOptimizer.show_rate.
     """
     listed = list(model_parameters)
-    if listed and not isinstance(listed[0], dict):
+    if not listed or not isinstance(listed[0], dict):  # one group, which may be empty
         listed = [{"params": listed}]
     for group in listed:  # of named_parameters(), too
         group["params"] = [one[1] if isinstance(one, tuple) else one for one in _list(group["params"])]
