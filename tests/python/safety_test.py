@@ -550,6 +550,16 @@ for stage in (0, 1, 3):
     check_against_pytorch(stage, lambda each: lr_schedules.WarmupCosineLR(each, 8, warmup_num_steps=3), (1e-2, 3e-2))
     check_against_pytorch(stage, lambda each: LambdaLR(each, lambda step: 1.0), (0.0, 1e-2))
 
+# set_lr keeps the ratios that the groups have now.
+model, optimizer = model_and_optimizer((1e-2, 1e-3))
+schedule = LambdaLR(optimizer, lambda step: step / 4)
+engine = dsrun.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config={
+    "train_micro_batch_size_per_gpu": 2})[0]
+engine.backward(loss_of(engine))
+engine.step()
+engine.set_lr(0.5)
+torch.testing.assert_close(engine.get_lr(), [0.5, 0.05])
+
 # DeepSpeed's schedules of the config write their rates to all groups, but for WarmupCosineLR.
 def rates_of_config(kind, params):
     model, _ = model_and_optimizer((1, 1))
@@ -753,6 +763,11 @@ text = "inner.0 has max_norm=1.0"
 for kind in (torch.nn.Embedding, torch.nn.EmbeddingBag):
     raises(text, lambda: begin(3, kind), NotImplementedError)
 raises("lost in bfloat16", lambda: begin(0, bf16={"enabled": True}), NotImplementedError)
+# A schedule of the config that the script's replaces is not read.
+optimizer = torch.optim.SGD((model := Mean(torch.nn.Embedding)).parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+dsrun.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config={
+    "train_micro_batch_size_per_gpu": 2, "scheduler": {"type": "Another", "params": {}}})
 rows = torch.tensor([[0, 1, 2], [4, 3, 3]])
 torch.manual_seed(0)
 plain = Mean(torch.nn.Embedding, max_norm=1.0)

@@ -64,15 +64,15 @@ class Engine(nn.Module):
             native_config["optimizer"] = to_json(groups.section)
         check_same_on_ranks(native_config)
         trains = "optimizer" in native_config
-        if trains:
-            check_renormalised(module, native_config)
         if lr_scheduler is not None and not trains:
             raise ValueError("initialize(lr_scheduler=...) without an optimizer: give one, or name "
                              "one in the config")
         has_schedule = trains and "scheduler" in native_config and lr_scheduler is None
         if not has_schedule:
             native_config.pop("scheduler", None)
-        if not trains:
+        if trains:
+            check_renormalised(module, native_config)
+        else:
             native_config["optimizer"] = {"type": "SGD", "params": {"lr": 1.0}}
         if groups is None:
             groups = optimizers.from_parameters(

@@ -256,7 +256,7 @@ class EngineOptimizer(torch.optim.Optimizer):
 
     def scale_rates(self, first: float) -> None:
         """Sets the rate of the first group, and those of the others in their ratios to it."""
-        rates = self._native.rates
+        rates = [float(group["lr"]) for group in self.param_groups]
         self._set_rates([first * rate / rates[0] if rates[0] else first for rate in rates])
 
     def _set_rates(self, rates: list[float]) -> None:
