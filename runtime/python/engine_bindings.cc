@@ -340,6 +340,7 @@ void BindPasses(PyEngine& bound) {
 }
 
 void BindAccess(PyEngine& bound) {
+  bound.def("check_memory", &BoundEngine::CheckMemory, Released());
   bound.def_property_readonly("sharded_parameters",
                               [](BoundEngine& self) { return self.passes().ListSharded(); });
   bound.def(

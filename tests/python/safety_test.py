@@ -13,9 +13,10 @@ import unittest
 from trainers_test import parse_options
 
 PROGRAM = """
-import gc, torch, dsrun
+import gc, os, torch, dsrun
 from dsrun import utils, zero
 torch.manual_seed(1)
+UNUSED = __file__ + ".unused"  # a folder that no program makes
 
 def make(stage, **more):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
@@ -54,7 +55,7 @@ class SafetyTest(unittest.TestCase):
         return result.stdout + result.stderr
 
     def check(self, text, ranks=1):
-        output = self.run_program(text + "\nprint('all is', 'well')", ranks)
+        output = self.run_program(text + "\nassert not os.path.exists(UNUSED)\nprint('all is', 'well')", ranks)
         self.assertEqual(self.status, 0, output)
         self.assertIn("all is well", output)
 
@@ -314,8 +315,8 @@ for stage in (0, 2, 3):
         engine = make(stage)
         weight = engine.module[0].weight
         change(weight)
-        for call in (lambda: loss_of(engine), lambda: engine.save_checkpoint("/nonexistent"),
-                     lambda: engine.save_16bit_model("/nonexistent")):
+        for call in (lambda: loss_of(engine), lambda: engine.save_checkpoint(UNUSED),
+                     lambda: engine.save_16bit_model(UNUSED)):
             raises(text, call)
         with torch.no_grad():
             raises(text, lambda: loss_of(engine))
@@ -363,7 +364,7 @@ for stage in (0, 3):
         engine = make(stage)
         change(engine.module)
         text = f"parameter {name.strip()} is not the engine's"
-        for call in (lambda: loss_of(engine), engine.step, lambda: engine.save_checkpoint("/nonexistent")):
+        for call in (lambda: loss_of(engine), engine.step, lambda: engine.save_checkpoint(UNUSED)):
             raises(text, call)
 engine = make(1)
 engine.module.append(torch.nn.Identity())
@@ -442,8 +443,8 @@ for call in (lambda: loss_of(engine), lambda: engine.backward(loss), engine.step
              lambda: engine.no_sync().__enter__(), lambda: engine.coalesce_grad_reduction().__enter__(),
              engine.get_global_grad_norm, lambda: engine.set_lr(0.1), engine.was_step_applied,
              lambda: engine.global_steps, lambda: engine.global_samples, lambda: engine.skipped_steps,
-             lambda: engine.micro_steps, lambda: engine.save_16bit_model("/nonexistent"),
-             lambda: engine.save_checkpoint("/nonexistent"),
+             lambda: engine.micro_steps, lambda: engine.save_16bit_model(UNUSED),
+             lambda: engine.save_checkpoint(UNUSED),
              engine._zero3_consolidated_16bit_state_dict, lambda: optimizer.cur_scale):
     raises("the engine has been destroyed", call)
 raises("whose engine has been destroyed", loss.backward)

@@ -43,6 +43,7 @@ def save(engine: Engine, root: Path, tag: str | None, client_state: dict | None,
                "all ranks save to one folder, with the same tag and options")
     tag = check_tag(tag)
     call_together(engine.passes.owned.check)
+    call_together(engine.native.check_memory)
     if engine.optimizer is not None:  # C++ programs take the rate of the next step from the engine
         with contextlib.suppress(NotImplementedError):  # which the next step raises
             engine.optimizer.push_rate()
