@@ -245,13 +245,12 @@ class EngineOptimizer(torch.optim.Optimizer):
                 "the parameters of a group have changed, or whether one needs gradients "
                 "(requires_grad): the engine trains those of initialize(). Make another engine with "
                 "initialize() for others")
-        if not self._has_schedule or self._rates_have_changed():
-            self.hold_rate()
+        self.hold_rate()
 
     def hold_rate(self) -> None:
         """Gives the rates of the groups to the engine: for one update, if ds_config has a schedule."""
         rates = [float(group["lr"]) for group in self.param_groups]
-        if rates != self._native.rates:
+        if rates != self._native.rates:  # the script has set one
             self._set_rates(rates)
 
     def scale_rates(self, first: float) -> None:
@@ -269,10 +268,6 @@ class EngineOptimizer(torch.optim.Optimizer):
         """Shows the engine's rates of the next step, if ds_config has a scheduler."""
         if self._has_schedule:
             self.show_rate()
-
-    def _rates_have_changed(self) -> bool:
-        """Returns whether a group has another rate than the engine: the script has set it."""
-        return [group["lr"] for group in self.param_groups] != self._native.rates
 
     def show_rate(self) -> None:
         """Writes the engine's rates to the groups."""
