@@ -13,7 +13,7 @@ import unittest
 from trainers_test import parse_options
 
 PROGRAM = """
-import gc, os, torch, dsrun
+import gc, logging, os, torch, dsrun
 from dsrun import utils, zero
 torch.manual_seed(1)
 UNUSED = __file__ + ".unused"  # a folder that no program makes
@@ -27,6 +27,15 @@ def make(stage, **more):
 
 def loss_of(engine):
     return engine(torch.ones(2, 4)).square().mean()
+
+def collect_messages():
+    # The list to which the messages of the package are added from now on.
+    class Collector(logging.Handler):
+        def emit(self, record):
+            said.append(record.getMessage())
+    said = []
+    utils.logger.addHandler(Collector())
+    return said
 
 def raises(text, function, kind=RuntimeError):
     try:
@@ -716,13 +725,8 @@ assert train(engine) == train(expected) and engine.global_steps == 4
 
     def test_autocast_around_an_engine_is_told_to_have_no_effect(self):
         self.check("""
-import logging
 from dsrun.pipe import PipelineModule
-said = []
-class Handler(logging.Handler):
-    def emit(self, record):
-        said.append(record.getMessage())
-utils.logger.addHandler(Handler())
+said = collect_messages()
 def check_dtype(engine, dtype, kind=torch.bfloat16):
     with torch.autocast("cpu", dtype=kind):
         assert engine(torch.ones(2, 4)).dtype == dtype
@@ -968,13 +972,8 @@ for groups in (None, model.parameters(), [{"params": model.parameters(), "lr": 1
 
     def test_weights_that_match_in_part_say_so(self):
         self.check("""
-import logging
 from dsrun.checkpoint_files import load_state_dict_from_zero_checkpoint as load
-said = []
-class Handler(logging.Handler):
-    def emit(self, record):
-        said.append(record.getMessage())
-utils.logger.addHandler(Handler())
+said = collect_messages()
 engine = make(1)
 folder = __file__ + ".saved"
 engine.save_checkpoint(folder)
