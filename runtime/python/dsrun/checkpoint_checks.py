@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _native, comm
 from .optimizers import ConfigScheduler
 from .pipe import PipelineModule
+from .together import compare_ranks
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -32,17 +31,8 @@ def check_same(key: object, shown: str, sentence: str) -> None:
 
     `sentence` tells what all ranks have to do; `shown` is what this rank does, for the message.
     """
-    if comm.get_world_size() == 1:
-        return
-    first, *others = map(json.loads, _native.gather_texts(json.dumps([key, shown])) or ["[0, 0]"])
-    error = ""
-    for rank, other in enumerate(others, 1):
-        if other[0] != first[0]:
-            error = f"rank 0 {first[1]}, and rank {rank} {other[1]}: {sentence}"
-            break
-    error = _native.broadcast_text(error)
-    if error:
-        raise ValueError(error)
+    compare_ranks([key, shown], lambda first, rank, other: "" if other[0] == first[0] else (
+        f"rank 0 {first[1]}, and rank {rank} {other[1]}: {sentence}"))
 
 
 def schedule_kind(engine: Engine) -> str | None:

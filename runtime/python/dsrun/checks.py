@@ -8,8 +8,9 @@ import re
 import torch
 from torch import nn
 
-from . import _native, comm, optimizers
+from . import _native, optimizers
 from .config import training_dtype
+from .together import compare_ranks
 
 
 def _find_difference(key: str, one, other) -> tuple | None:
@@ -29,20 +30,15 @@ def check_same_on_ranks(config: dict) -> None:
 
     `config` has values of JSON alone.
     """
-    if comm.get_world_size() == 1:
-        return
-    first, *others = _native.gather_texts(json.dumps(config)) or [""]
-    error = ""
-    for rank, text in enumerate(others, 1):
-        found = _find_difference("", json.loads(first), json.loads(text))
-        if found is not None:
-            key, one, other = found
-            error = (f"{key} of the config is {json.dumps(one)} on rank 0 and {json.dumps(other)} on "
-                     f"rank {rank}: give initialize() one config and one optimizer on all ranks")
-            break
-    error = _native.broadcast_text(error)
-    if error:
-        raise ValueError(error)
+    def describe(first, rank, other):
+        found = _find_difference("", first, other)
+        if found is None:
+            return ""
+        key, one, another = found
+        return (f"{key} of the config is {json.dumps(one)} on rank 0 and {json.dumps(another)} on "
+                f"rank {rank}: give initialize() one config and one optimizer on all ranks")
+
+    compare_ranks(config, describe)
 
 
 def _loses_writes(config: dict) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -34,3 +35,18 @@ def raise_together(failure: Exception | None, kind: type[Exception] = RuntimeErr
         if kind is RuntimeError:
             raise
         raise kind(str(error)) from None
+
+
+def compare_ranks(value: Any, describe: Callable[[Any, int, Any], str]) -> None:
+    """Raises ValueError on all ranks if another rank's value differs from rank 0's. Collective.
+
+    `value` has values of JSON alone. `describe(value of rank 0, other rank, its value)` returns the
+    error, "" for values that are as good as equal.
+    """
+    if comm.get_world_size() == 1:
+        return
+    first, *others = map(json.loads, _native.gather_texts(json.dumps(value)) or ["null"])
+    errors = (describe(first, rank, other) for rank, other in enumerate(others, 1))
+    error = _native.broadcast_text(next(filter(None, errors), ""))
+    if error:
+        raise ValueError(error)
