@@ -6,10 +6,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -24,11 +22,8 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
 #include "runtime/process/descriptor_table.h"
+#include "runtime/process/exit_process.h"
 #include "runtime/process/malloc_arena.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/lsan_interface.h>
-#endif
 
 namespace ds::cli {
 namespace {
@@ -193,12 +188,5 @@ int main(int argc, char** argv) {
   ds::InitLog("dsrun");
   ds::ReserveDescriptors(1024);  // each rank has two logs
   const int status = ds::cli::RunCommandLine(std::vector<std::string>(argv, argv + argc));
-#if defined(__SANITIZE_ADDRESS__)
-  __lsan_do_leak_check();
-#endif
-  // Nothing is left to save, and gRPC's threads need not be ended one by one. They may be in the
-  // middle of a handshake, so that exit handlers, OpenSSL's for one, must not run beside them.
-  std::cout.flush();
-  std::fflush(nullptr);
-  std::_Exit(status);
+  ds::ExitProcess(status);
 }

@@ -59,12 +59,14 @@ CLI = {
     "job/verdict": {"remote", "host"},
     "job": {"flags", "launch", "host", "job/verdict"},
     "console": {"flags", "job", "job/verdict"},
-    "session": {"remote", "host", "job", "job/verdict", "console"},
-    "train": {"flags", "launch", "job", "session"},
+    "session": {"remote", "host", "job"},
+    "agent": {"job", "job/verdict", "console", "session"},
+    "front": {"flags", "host", "job", "job/verdict", "console", "agent"},
+    "train": {"flags", "launch", "job", "front"},
     "report": {"launch"},
     "tokenize": set(),
     "translate": {"flags"},
-    "commands": {"flags", "launch", "job", "session", "train", "report", "tokenize", "translate"},
+    "commands": {"flags", "launch", "job", "agent", "front", "train", "report", "tokenize", "translate"},
     "": {"flags", "job", "commands"},
 }
 DAEMON = {

@@ -23,6 +23,9 @@ NEVER = re.compile(r"\bpkill\b|\bkillall\b|\brm -[a-zA-Z]*r[a-zA-Z]* [^;|&]*\*|-
 ALLOWED = {
     ".ci/requirements": (3, "a control group and a folder that it made"),
     ".ci/run": (2, "a folder that it made with mktemp"),
+    "cli/agent/agent_address.cc": (3, "the socket and address of a run directory that it has locked"),
+    "cli/agent/job_registry.cc": (2, "an entry that this agent made, in a private folder; an empty folder"),
+    "cli/front/agent_process.cc": (2, "a file of a run directory that it has locked; its own child, which it has not reaped"),
     "cli/host/local_daemon.cc": (2, "its own children, which it has not reaped"),
     "cli/job/run_directory.cc": (1, "the verdict of a run directory that it has locked"),
     "cli/remote/proxy_command.cc": (1, "its own child, which it has not reaped"),

@@ -20,7 +20,7 @@ GROUPS = (
     ("Train", ("training", "fine-tune", "evaluate", "rates", "sections", "trainer")),
     ("Data and models", ("data", "rows", "chat", "models")),
     ("Scale", ("parallelism", "memory")),
-    ("Operate", ("runs", "checkpoints", "failures")),
+    ("Operate", ("jobs", "runs", "checkpoints", "failures")),
     ("Other programs, Python, C++", ("migrate", "python", "cpp", "limitations")),
     ("References", ("flags", "ds_config", "metrics", "environment", "statuses")),
 )

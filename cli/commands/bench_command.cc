@@ -15,10 +15,10 @@
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
+#include "cli/front/run_job.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"
-#include "cli/session/job_session.h"
 #include "proto/job_directory.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -354,6 +354,15 @@ StatusOr<int> BenchMemoryCommand(const Invocation& invocation) {
 
 }  // namespace
 
+namespace {
+
+Status CheckStays(const LaunchFlags& launch) {
+  if (!launch.detach) return CheckEngine(launch, {"bench"});
+  return InvalidArgumentError("bench: --detach is not valid, because dsrun prints the results");
+}
+
+}  // namespace
+
 // `dsrun bench comm [--json]` measures communication between the ranks of a job.
 StatusOr<int> BenchCommand(const Invocation& invocation) {
   const std::string what = invocation.arguments.empty() ? "" : invocation.arguments[0];
@@ -370,7 +379,7 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   DS_ASSIGN_OR_RETURN(config::CommBenchJob job, MakeJob(flags));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
-  DS_RETURN_IF_ERROR(CheckEngine(launch, {"bench"}));
+  DS_RETURN_IF_ERROR(CheckStays(launch));
 
   launch.quiet = launch.quiet || flags.json;  // standard output is the JSON document
   DS_ASSIGN_OR_RETURN(JobRequest request,

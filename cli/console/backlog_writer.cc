@@ -51,17 +51,25 @@ struct BacklogWriter::Backlog {
   void Write(int fd, std::string_view text);
   // The functions below require the mutex.
   bool IsFull(int fd, const std::string& text) const {
-    return queued_bytes + text.size() > limit_bytes && !IsRegularFile(fd);
+    return queued_bytes + text.size() > limit_bytes && !is_file(fd);
   }
   void Add(int fd, std::string text);
   void Drop(const std::string& text);
   // Returns a line about the text dropped since the last one; "" if nothing was dropped.
   std::string TakeReport();
 
+  // The standard streams are looked up once: fstat may hang with its file system.
+  bool is_file(int fd) const {
+    if (fd == STDOUT_FILENO) return out_is_file;
+    return fd == STDERR_FILENO ? err_is_file : IsRegularFile(fd);
+  }
+
   std::size_t limit_bytes = 0;
+  const bool out_is_file = IsRegularFile(STDOUT_FILENO);
+  const bool err_is_file = IsRegularFile(STDERR_FILENO);
   std::mutex mutex;                 // guards all members below
   std::condition_variable work;     // outputs, ending or given_up changed
-  std::condition_variable drained;  // queued_bytes is 0 and drops are reported; or given_up
+  std::condition_variable drained;  // queued_bytes is smaller; or given_up
   std::deque<Output> outputs;
   int busy_fd = -1;                    // the thread is writing to it
   std::size_t queued_bytes = 0;        // in outputs and in the one being written
@@ -132,7 +140,7 @@ void BacklogWriter::Backlog::Loop() {
     if (outputs.empty()) {
       if (std::string report = TakeReport(); !report.empty()) Add(STDERR_FILENO, std::move(report));
     }
-    if (queued_bytes == 0) drained.notify_all();
+    drained.notify_all();
   }
 }
 
@@ -185,6 +193,13 @@ void BacklogWriter::WriteAlways(int fd, std::string text) {
   Queue(fd, std::move(text));
 }
 
+void BacklogWriter::AwaitRoom() {
+  std::unique_lock lock(backlog_->mutex);
+  backlog_->drained.wait(lock, [this] {
+    return backlog_->queued_bytes <= backlog_->limit_bytes || backlog_->given_up;
+  });
+}
+
 void BacklogWriter::Flush() {
   std::unique_lock lock(backlog_->mutex);
   backlog_->drained.wait(lock,
@@ -199,7 +214,8 @@ void BacklogWriter::GiveUp() {
                      "dsrun: the console is blocked and dsrun no longer waits for it: the run "
                      "directory has the output that is not shown\n"});
   for (const Backlog::Output& output : outputs) {
-    if (output.fd != backlog_->busy_fd) WriteNonBlocking(output.fd, output.text);
+    const bool may_hang = output.fd == backlog_->busy_fd || backlog_->is_file(output.fd);
+    if (!may_hang) WriteNonBlocking(output.fd, output.text);
   }
   backlog_->work.notify_one();
   backlog_->drained.notify_all();
@@ -217,7 +233,6 @@ std::uint64_t BacklogWriter::written_bytes() const {
 
 void BacklogWriter::Queue(int fd, std::string text) {
   if (text.empty() || backlog_->given_up) return;
-  if (IsRegularFile(fd)) return backlog_->Write(fd, text);
   backlog_->Add(fd, std::move(text));
   try {
     StartThread();

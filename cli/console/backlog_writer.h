@@ -7,9 +7,10 @@
 // droppable text is dropped and counted. One line then reports the dropped amount: before the next
 // queued text, or when the queue has drained.
 //
-// A regular file is slow but never blocked. Callers write to it directly and lose nothing, as with
-// the logs. If the machine has no thread left, callers also write directly to any stream.
-// Then a blocked console blocks the caller, and all other callers, including GiveUp.
+// A regular file loses nothing: its text is never dropped, and AwaitRoom limits the queue. It may
+// hang, as a file on a file server can, so it is written by the thread, too. If the machine has no
+// thread left, callers write directly; then a blocked console blocks the caller, and all other
+// callers, including GiveUp.
 //
 // A full disk under a stream is reported once, on standard error.
 //
@@ -46,6 +47,8 @@ class BacklogWriter {
   // Queues text that is never dropped: notices, the verdict.
   void WriteAlways(int fd, std::string text);
 
+  // Blocks while the queue is over its limit, which happens only with regular files.
+  void AwaitRoom();
   // Blocks until the queue is written or given up.
   void Flush();
   // Stops waiting for the console. Drops the unwritten text and all later text. A stream that is

@@ -169,6 +169,8 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
       ->check(NumberBetween(0.0, 86400.0))
       ->type_name("SECONDS");
   BeginFlagGroup(app, "Launch: output and exit status");
+  app.add_flag(FlagNames("detach"), flags->detach,
+               "leave when the ranks have started; the job goes on (see dsrun attach, logs, stop)");
   app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the result");
   app.add_option(FlagNames("log_ranks"), flags->log_ranks,
                  "show the output of these ranks only, for example 0,2-3 (default: all)")

@@ -84,6 +84,7 @@ struct LaunchFlags {
   int max_restarts = 0;
   bool restart_from_scratch = false;
   double grace_seconds = 15;  // between SIGTERM and SIGKILL
+  bool detach = false;        // dsrun leaves when the ranks have started
   bool quiet = false;
   std::string log_ranks;  // ranks to show on the console; "" = all
   bool errors_only = false;

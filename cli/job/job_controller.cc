@@ -144,10 +144,10 @@ Status JobController::StartInput(HostDaemon* daemon, const v1::LaunchRequest& la
   request.set_job_id(launch.job_id());
   request.set_generation(launch.generation());
   return options_.input->Start(
-      [daemon, request](const InputForwarder::Chunk& chunk) mutable -> StatusOr<std::uint64_t> {
-        request.set_offset(chunk.offset);
-        request.set_data(chunk.data);
-        request.set_end(chunk.end);
+      [daemon, request](const InputPiece& piece) mutable -> StatusOr<std::uint64_t> {
+        request.set_offset(piece.offset);
+        request.set_data(piece.data);
+        request.set_end(piece.end);
         DS_ASSIGN_OR_RETURN(const v1::InputResponse response, daemon->Input(request));
         return response.accepted();
       });

@@ -17,12 +17,12 @@
 
 #include "cli/host/host_daemon.h"
 #include "cli/host/lease_keeper.h"
-#include "cli/job/input_forwarder.h"
 #include "cli/job/job_machine.h"
 #include "cli/job/job_messages.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
+#include "cli/job/rank_input.h"
 #include "cli/job/spares.h"
 #include "cli/job/user_stop.h"
 #include "cli/job/verdict/verdict.h"
@@ -32,8 +32,8 @@ namespace ds::cli {
 class JobController {
  public:
   struct Options {
-    InputForwarder* input = nullptr;  // for rank 0; null = no input
-    SpareStarter* spares = nullptr;   // starts job.spares; null = no spares
+    RankInput* input = nullptr;      // for rank 0; null = no input
+    SpareStarter* spares = nullptr;  // starts job.spares; null = no spares
     UserStop* stop = nullptr;  // not null; the user's stop requests; receives the job's phases
     const LeaseKeeper* leases = nullptr;  // null = no leases
     // Called on a separate thread while a restart waits for a process that does not end; may be

@@ -6,9 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "cli/flags/report_error.h"
+#include "cli/front/run_job.h"
 #include "cli/job/job_plan.h"
-#include "cli/session/job_session.h"
 #include "cli/train/train_program.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/shell_quote.h"
@@ -46,14 +45,13 @@ StatusOr<int> ChooseGeneration(const RunDirectory& run_directory) {
   return std::max(run_directory.NextGeneration(), next);
 }
 
-// Restores the previous settings if the job has not finished a step with the new ones. The next
-// resume would fail with them, and no flag can undo some.
-Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_directory) {
-  if (run_directory->has_new_steps()) return OkStatus();
-  DS_RETURN_IF_ERROR(run_directory->PutBack(before));
-  ReportError(
-      FailedPreconditionError("no step was finished: the run keeps the settings that it had"), 0);
-  return OkStatus();
+// Restores the previous settings of a failed job that has not finished a step with the new ones.
+// The next resume would fail with them, and no flag can undo some. Returns a text for the user.
+std::string KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_directory) {
+  if (run_directory->has_new_steps()) return "";
+  const Status put_back = run_directory->PutBack(before);
+  if (!put_back.ok()) return "the run has lost the settings that it had: " + put_back.message();
+  return "no step was finished: the run keeps the settings that it had";
 }
 
 }  // namespace
@@ -96,12 +94,12 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
   DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
   DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-  const StatusOr<int> status = RunJob(
-      plan, TrainProgram(inputs.job, plan.purpose.first_generation, std::move(judged.predicted)),
-      run_directory.get());
-  const bool has_failed = !status.ok() || *status != kExitOk;
-  if (has_failed && before.ok()) DS_RETURN_IF_ERROR(KeepSettings(*before, run_directory.get()));
-  return status;
+  const TrainProgram program(inputs.job, plan.purpose.first_generation,
+                             std::move(judged.predicted));
+  const auto after = [&](bool failed) {
+    return failed && before.ok() ? KeepSettings(*before, run_directory.get()) : std::string();
+  };
+  return RunJob(plan, program, run_directory.get(), after);
 }
 
 namespace {

@@ -20,7 +20,7 @@ class StopLadder {
 
   // Killed processes normally end well within this time.
   static constexpr std::chrono::seconds kGiveUpAfter{5};
-  // The limit after a stop without a grace, because the user waits (cli/session/job_session.cc).
+  // The limit after a stop without a grace, because the user waits (cli/agent/agent.cc).
   static constexpr std::chrono::seconds kGiveUpSoonAfter{2};
 
   enum class Step { kNothing, kTerminate, kKill, kGiveUp };

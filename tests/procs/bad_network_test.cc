@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/job/input_forwarder.h"
+#include "cli/front/input_forwarder.h"
 #include "runtime/base/files.h"
 #include "tests/procs/network_job.h"
 #include "tests/support/tcp_relay.h"

@@ -238,9 +238,11 @@ TEST_F(LeftoversTest, OfAJobOfWhichAllWereKilledGoWithTheNextJob) {
   if (!groups.made()) return SkipWithout("cgroups", kNoGroups);
   const auto dsrun = StartFamily(groups.Enter());
   if (GroupOf(Find("sh")).empty()) return SkipWithout("cgroups", kNoGroups);
-  dsrun->Signal(SIGSTOP);  // else it would see the ends of the others
+  const pid_t agent = Find("dsrun-agent");
+  Signal(agent, SIGSTOP);  // else it would see the ends of the others
   KillDaemonAndGuardian();
   dsrun->Signal(SIGKILL);
+  Signal(agent, SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 128 + SIGKILL);
   EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";
   ASSERT_EQ(StartAndStop(1, groups.Enter()).status, 7);

@@ -41,7 +41,7 @@ StatusOr<cli::StartedSpare> NetworkJob::Starter::StartSpare(int, int) {
 
 void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
                           const std::vector<std::string>& argv, std::chrono::seconds lease,
-                          cli::InputForwarder* input) {
+                          cli::RankInput* input) {
   lease_ = lease;
   keeper_ = std::make_unique<cli::LeaseKeeper>(lease);
   authority_ = std::make_unique<cli::JobAuthority>(cli::JobAuthority::Create(kJob).value());

@@ -46,7 +46,7 @@ class NetworkJob : public ::testing::Test {
   // One rank that runs `argv` on each of these hosts. `input`, if any, goes to rank 0. A lost
   // host's place is taken by spare_, if it has a name, in a second generation.
   void StartJob(const std::vector<NetworkJobHost>& hosts, const std::vector<std::string>& argv,
-                std::chrono::seconds lease, cli::InputForwarder* input = nullptr);
+                std::chrono::seconds lease, cli::RankInput* input = nullptr);
 
   NetworkJobHost spare_;
   double grace_seconds_ = 10;

@@ -200,6 +200,14 @@ FuseMount::FuseMount(const fs::path& backing, const fs::path& mount_point,
   ::close(mounted[0]);
 }
 
+void FuseMount::Freeze() const {
+  ::kill(server_, SIGSTOP);
+  // It has stopped when this says so, and may have been in a call until then.
+  ::waitpid(server_, nullptr, WUNTRACED);
+}
+
+void FuseMount::Thaw() const { ::kill(server_, SIGCONT); }
+
 FuseMount::~FuseMount() {
   if (why_not_.empty()) ::umount2(mount_point_.c_str(), MNT_DETACH);
   if (server_ > 0) ::waitpid(server_, nullptr, 0);

@@ -31,6 +31,9 @@ class FuseMount {
 
   // Says why nothing is mounted, or "".
   const std::string& why_not() const { return why_not_; }
+  // From now on no call to the file system returns, as on a file server that hangs; Thaw ends that.
+  void Freeze() const;
+  void Thaw() const;
 
  private:
   const std::filesystem::path mount_point_;

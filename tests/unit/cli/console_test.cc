@@ -375,6 +375,7 @@ TEST(BacklogWriterTest, ARegularFileLosesNothingAndIsNeverCalledBlocked) {
   writer.WriteLines(console.get(), std::string(kText, 'y'));
   EXPECT_TRUE(writer.WriteRows(console.get(), std::string(kText, 'z')));
   EXPECT_EQ(writer.dropped_lines(), 0u);
+  writer.Flush();
   EXPECT_EQ(::lseek(console.get(), 0, SEEK_END), static_cast<off_t>(3 * kText));
 }
 

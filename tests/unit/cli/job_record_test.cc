@@ -1,4 +1,4 @@
-#include "cli/session/job_record.h"
+#include "cli/agent/job_record.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,10 +10,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
+#include "cli/console/backlog_writer.h"
+#include "cli/front/agent_link.h"
+#include "cli/front/job_view.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint_format/latest.h"
+#include "runtime/process/unix_socket.h"
 #include "tests/support/program.h"
 #include "tests/unit/cli/events.h"
 
@@ -55,8 +60,22 @@ class JobRecordTest : public ::testing::Test {
     {
       BacklogWriter writer;
       Console console({}, &writer);
-      JobRecord record(&plan_, run_directory_.get(), &console);
-      use(record);
+      SocketPair connection = *MakeSocketPair();
+      FrontServer fronts({}, {});
+      EXPECT_TRUE(fronts.Start(std::move(connection.theirs), AgentSocket()).ok());
+      std::thread front([&] {
+        AgentLink link;
+        link.Open(std::move(connection.ours));
+        while (const auto message = link.Receive()) {
+          ShowOnConsole(*message, path().string(), &console);
+        }
+      });
+      {
+        JobRecord record(&plan_, run_directory_.get(), &fronts);
+        use(record);
+      }
+      fronts.Close();
+      front.join();
     }
     Shown shown;
     shown.out = ::testing::internal::GetCapturedStdout();

@@ -1,4 +1,4 @@
-#include "cli/session/task_thread.h"
+#include "cli/agent/task_thread.h"
 
 #include <gtest/gtest.h>
 

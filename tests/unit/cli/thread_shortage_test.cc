@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "cli/console/backlog_writer.h"
-#include "cli/job/input_forwarder.h"
+#include "cli/front/input_forwarder.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/user_signals.h"
 #include "cli/job/user_stop.h"
 #include "cli/remote/interrupter.h"
-#include "cli/session/user_signals.h"
 #include "runtime/process/pipe.h"
 #include "tests/support/no_more_threads.h"
 #include "tests/unit/cli/events.h"

@@ -1,21 +1,24 @@
 #pragma once
 
-// JobRecord writes a job to its run directory and shows it to the user, from the first notice to
-// the verdict. It writes to the run directory before the console, so that everything shown is also
-// stored. After Begin, a separate thread writes the run directory.
+// JobRecord writes a job to its run directory and publishes it to the fronts (front_server.h), from
+// the first notice to the verdict. It writes to the run directory first, so that everything shown
+// is also stored. After Begin, a separate thread writes the run directory.
 //
-// OnNotice, ShowWarning, GiveUp and written are thread-safe; the other functions are not.
+// OnNotice, ShowWarning, OnStop, Describe, GiveUp and written are thread-safe; the other functions
+// are not.
 
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
-#include "cli/console/console.h"
+#include "cli/agent/front_server.h"
+#include "cli/agent/job_status.h"
+#include "cli/agent/task_thread.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
 #include "cli/job/verdict/verdict.h"
-#include "cli/session/task_thread.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -23,10 +26,11 @@ namespace ds::cli {
 class JobRecord : public JobObserver {
  public:
   // The arguments must outlive this object.
-  JobRecord(const JobPlan* plan, RunDirectory* run_directory, Console* console)
+  JobRecord(const JobPlan* plan, RunDirectory* run_directory, FrontServer* fronts)
       : plan_(*plan),
         run_directory_(run_directory),
-        console_(console),
+        fronts_(fronts),
+        status_(*plan),
         writer_([this] { OnQuiet(); }) {}
 
   // Starts the thread. Throws std::system_error if the machine has no free thread.
@@ -41,13 +45,19 @@ class JobRecord : public JobObserver {
 
   void ShowWarning(const std::string& text);
 
-  // Shows the job's results, or the reason for its failure. Returns the exit status of dsrun.
+  // Records and publishes the job's results, or the reason for its failure. Returns the exit status
+  // of dsrun.
   int Conclude(JobOutcome outcome);
+  // Records that the user stops the job.
+  void OnStop();
+  // Returns the state of the job as JSON (job_status.h).
+  std::string Describe() const;
 
   // Stops waiting for the run directory. Output of the ranks that is not written yet is lost.
   void GiveUp();
-  // Blocks until all writes have finished, without a timeout. No call may follow.
-  void End() { writer_.End(); }
+  // Blocks until all writes have finished, without a timeout; after GiveUp it waits for nothing. No
+  // call may follow.
+  void End();
   // Returns a counter of finished writes.
   std::uint64_t written() const { return writer_.done(); }
 
@@ -56,14 +66,16 @@ class JobRecord : public JobObserver {
   void OnQuiet();
   // Writes the verdict and returns the version to show.
   Verdict WriteVerdict(const Verdict& verdict);
-  void ShowSummary();
+  std::vector<std::string> Summarize() const;  // requires mutex_
+  void Say(v1::JobText::Kind kind, const std::string& text);
 
   const JobPlan& plan_;
   RunDirectory* const run_directory_;
-  std::mutex mutex_;
-  Console* const console_;  // guarded by mutex_, like all members below
-  Status failed_;           // the first failed write; nothing is written after it
-  int generation_ = 0;      // of the failed write
+  FrontServer* const fronts_;
+  mutable std::mutex mutex_;
+  JobStatus status_;    // guarded by mutex_, like all members below
+  Status failed_;       // the first failed write; nothing is written after it
+  int generation_ = 0;  // of the failed write
   bool given_up_ = false;
   TaskThread writer_;  // last, because it uses the other members
 };

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "cli/job/rank_input.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -24,31 +25,17 @@ namespace ds::cli {
 // Returns true if `fd` is open and not /dev/null.
 bool HasInput(int fd);
 
-class InputForwarder {
+class InputForwarder : public RankInput {
  public:
-  struct Chunk {
-    std::uint64_t offset = 0;  // of the first byte in this generation's input
-    std::string data;
-    bool end = false;  // end of the input
-  };
-  // Returns the number of accepted bytes, which may be less than the chunk if rank 0 does not read
-  // for a while. A chunk without a response (NobodyAnswered) is sent again; any other error ends
-  // the forwarding.
-  using Send = std::function<StatusOr<std::uint64_t>(const Chunk&)>;
-
   // `fd` must stay open during the lifetime of the forwarder.
   explicit InputForwarder(int fd);
-  ~InputForwarder() { Stop(); }
+  ~InputForwarder() override { Stop(); }
   InputForwarder(const InputForwarder&) = delete;
   InputForwarder& operator=(const InputForwarder&) = delete;
 
-  // Creates the thread, before the ranks use up the available threads. It reads nothing before
-  // Begin. Requires: not started, or stopped since. kResourceExhausted if there is no free thread.
-  Status Start(Send send);
-  // Begins to read. Call it once after each Start, when rank 0 can accept input.
-  void Begin();
-  // Stops the forwarding and waits for a Send in progress.
-  void Stop();
+  Status Start(Send send) override;
+  void Begin() override;
+  void Stop() override;
 
  private:
   void Loop(const Send& send);
@@ -61,7 +48,7 @@ class InputForwarder {
   const int fd_;
   const bool terminal_;
   const std::int64_t start_;  // of a file; -1 if it cannot be read again
-  Chunk chunk_;               // read, but not accepted yet
+  InputPiece chunk_;          // read, but not accepted yet
   UniqueFd quit_;
   std::optional<std::promise<bool>> begin_;  // false: stopped before Begin
   std::thread thread_;

@@ -1,4 +1,4 @@
-#include "cli/session/user_signals.h"
+#include "cli/job/user_signals.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-// UserSignals delivers SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 to the current target: first
-// the start of the hosts, later the controller.
-//
+// UserSignals delivers SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 to the current target: in a
+// front the connection to the agent, in the agent first the start of the hosts, later the
+// controller. An agent also gets those that its fronts send.
 //
 // SIGINT and SIGHUP stay ignored if they were ignored when this process began, because nohup and
 // background jobs of a shell rely on it. The kernel delivers simultaneous signals in the order of
@@ -15,7 +15,8 @@
 // none. The destructor ends that thread; later signals stay blocked, because they must not change
 // the reported result of a finished job.
 //
-// SetTarget, StartTimer, EndBy and SetEndStatus are thread-safe. Calls to a target are serialized.
+// SetTarget, Inject, StartTimer, EndBy and SetEndStatus are thread-safe. Calls to a target are
+// serialized.
 
 #include <atomic>
 #include <chrono>
@@ -48,6 +49,8 @@ class UserSignals {
   Status Listen();
   // Delivers signal numbers to `target` from now on, queued signals first.
   void SetTarget(Target target);
+  // Delivers a signal as if this process had received it.
+  void Inject(int signal) { Deliver(signal); }
   // Calls the target's on_timer once, after this time. A target may call this function.
   void StartTimer(std::chrono::seconds timeout);
   // Ends this process with `status` after this time, even if its threads are blocked. Only the

@@ -1,4 +1,4 @@
-#include "cli/job/input_forwarder.h"
+#include "cli/front/input_forwarder.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

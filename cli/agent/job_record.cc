@@ -1,9 +1,11 @@
-#include "cli/session/job_record.h"
+#include "cli/agent/job_record.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "cli/agent/verdict_message.h"
 #include "cli/job/final_status.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "runtime/base/exit_codes.h"
@@ -41,23 +43,21 @@ bool MayContinue(Cause cause) {
 }  // namespace
 
 void JobRecord::ShowNotices() {
-  const std::lock_guard lock(mutex_);
-  for (const std::string& notice : plan_.notices) console_->ShowNotice(notice);
+  for (const std::string& notice : plan_.notices) OnNotice(notice);
   if (!plan_.spares.empty() && plan_.flags.max_restarts == 0) {
-    console_->ShowNotice("spare hosts are used for restarts only, and --max_restarts is not given");
+    OnNotice("spare hosts are used for restarts only, and --max_restarts is not given");
   }
 }
 
 void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& response) {
-  const std::lock_guard lock(mutex_);
   for (const v1::Finding& finding : response.findings()) {
     if (finding.level() != v1::Finding::WARN) continue;
-    console_->ShowNotice("host " + host + ": " + finding.message() +
-                         (finding.hint().empty() ? "" : "; " + finding.hint()));
+    OnNotice("host " + host + ": " + finding.message() +
+             (finding.hint().empty() ? "" : "; " + finding.hint()));
   }
   const bool may_be_surprised = plan_.purpose.built_in && plan_.flags.device == Device::kAuto;
   if (may_be_surprised && !response.ranks_on_gpus()) {
-    console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
+    OnNotice("host " + host + " has no GPU: its ranks run on CPU");
   }
 }
 
@@ -83,50 +83,82 @@ void JobRecord::Write(const HostEvent& event) {
     if (!failed_.ok()) return;
   }
   written = run_directory_->Append(event);
-  const std::lock_guard lock(mutex_);
-  if (written.ok()) return console_->OnEvent(event);
-  failed_ = written;
-  generation_ = event.generation;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!written.ok()) {
+      failed_ = written;
+      generation_ = event.generation;
+      return;
+    }
+    status_.OnEvent(event);
+  }
+  v1::FromAgent message;
+  message.mutable_event()->set_host(event.host);
+  message.mutable_event()->set_generation(event.generation);
+  *message.mutable_event()->mutable_event() = event.event;
+  fronts_->Publish(message);
 }
 
-void JobRecord::OnNotice(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  console_->ShowNotice(text);
+void JobRecord::Say(v1::JobText::Kind kind, const std::string& text) {
+  v1::FromAgent message;
+  message.mutable_text()->set_kind(kind);
+  message.mutable_text()->set_text(text);
+  fronts_->Publish(message);
 }
 
-void JobRecord::ShowWarning(const std::string& text) {
+void JobRecord::OnNotice(const std::string& text) { Say(v1::JobText::NOTICE, text); }
+
+void JobRecord::ShowWarning(const std::string& text) { Say(v1::JobText::WARNING, text); }
+
+void JobRecord::OnStop() {
   const std::lock_guard lock(mutex_);
-  console_->ShowWarning(text);
+  status_.OnStop();
+}
+
+std::string JobRecord::Describe() const {
+  const std::lock_guard lock(mutex_);
+  return status_.ToJson().dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void JobRecord::OnQuiet() {
-  // What fails here fails again with the next output.
+  // A write that fails here fails again with the next output.
   static_cast<void>(run_directory_->Flush());
-  const std::lock_guard lock(mutex_);
-  console_->OnQuiet();
+  v1::FromAgent message;
+  message.mutable_quiet();
+  fronts_->Publish(message);
 }
 
-void JobRecord::ShowSummary() {
+std::vector<std::string> JobRecord::Summarize() const {
+  if (!plan_.purpose.trains) return {};
   const std::string path = ShortenPath(run_directory_->path());
-  console_->ShowSummaryLine("done; the run directory is " + path);
-  console_->ShowSummaryLine("  metrics      " + path + "/metrics.jsonl");
-  console_->ShowSummaryLine("  config       " + path + "/config.resolved.json");
-  console_->ShowSummaryLine("  logs         " + path + "/logs");
-  console_->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory_->checkpoints()));
+  std::vector<std::string> lines = {
+      "done; the run directory is " + path, "  metrics      " + path + "/metrics.jsonl",
+      "  config       " + path + "/config.resolved.json", "  logs         " + path + "/logs",
+      "  checkpoints  " + ShortenPath(run_directory_->checkpoints())};
   if (const std::filesystem::path& model = plan_.purpose.model; !model.empty()) {
-    console_->ShowSummaryLine("  model        " + ShortenPath(model));
+    lines.push_back("  model        " + ShortenPath(model));
   }
-  const Progress& progress = console_->progress();
+  const Progress& progress = status_.progress();
   for (const std::string& losses : {progress.SummarizeLoss(), progress.SummarizeEvaluation()}) {
-    if (!losses.empty()) console_->ShowSummaryLine(losses);
+    if (!losses.empty()) lines.push_back(losses);
   }
-  for (const std::string& line : plan_.purpose.closing_lines) console_->ShowSummaryLine(line);
+  lines.insert(lines.end(), plan_.purpose.closing_lines.begin(), plan_.purpose.closing_lines.end());
+  return lines;
+}
+
+void JobRecord::End() {
+  bool given_up = false;
+  {
+    const std::lock_guard lock(mutex_);
+    given_up = given_up_;
+  }
+  if (!given_up) writer_.End();
 }
 
 void JobRecord::GiveUp() {
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(given_up_, true)) return;  // what is put since, the verdict, gets its moment
+    if (std::exchange(given_up_, true)) return;  // the verdict, put later, gets its moment
   }
   writer_.GiveUp();
 }
@@ -141,7 +173,7 @@ Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
   std::optional<std::int64_t> last_step;
   {
     const std::lock_guard lock(mutex_);
-    last_step = console_->progress().step();
+    last_step = status_.progress().step();
   }
   const auto put_and_flush = [&] {
     writer_.Put([this, written, may_continue, last_step] {
@@ -156,7 +188,7 @@ Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
     return writer_.Flush();
   };
   bool done = put_and_flush();
-  // Nobody holds what was dropped, which GiveUp does once: a directory that is well gets it now.
+  // GiveUp drops tasks once, and nobody holds dropped ones: a healthy directory gets this one now.
   if (!done && written.use_count() == 1) done = put_and_flush();
   if (!done) {
     OnNotice("verdict.json is not written: the run directory does not accept writes");
@@ -181,15 +213,21 @@ int JobRecord::Conclude(JobOutcome outcome) {
     verdict = outcome.failure();
     verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
     verdict = WriteVerdict(verdict);
+    outcome = verdict;
   }
-  const std::lock_guard lock(mutex_);
-  console_->Finish();
-  if (outcome.ok()) {
-    if (plan_.purpose.trains) ShowSummary();
-    return kExitOk;
+  v1::JobEnded ended;
+  {
+    const std::lock_guard lock(mutex_);
+    status_.OnEnd(outcome);
+    if (outcome.ok()) {
+      for (const std::string& line : Summarize()) ended.add_summary(line);
+    } else {
+      ended.set_exit_code(verdict.exit_code);
+      *ended.mutable_verdict() = MakeVerdictMessage(verdict);
+    }
   }
-  console_->ShowVerdict(verdict, run_directory_->path().string());
-  return verdict.exit_code;
+  fronts_->PublishEnd(ended);
+  return ended.exit_code();
 }
 
 }  // namespace ds::cli

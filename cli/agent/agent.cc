@@ -1,4 +1,4 @@
-#include "cli/session/job_session.h"
+#include "cli/agent/agent.h"
 
 #include <grpc/grpc.h>
 #include <unistd.h>
@@ -13,22 +13,22 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/console/backlog_writer.h"
-#include "cli/console/console.h"
-#include "cli/job/final_status.h"
+#include "cli/agent/front_input.h"
+#include "cli/agent/front_server.h"
+#include "cli/agent/job_record.h"
+#include "cli/agent/job_registry.h"
 #include "cli/job/generation_state.h"
-#include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
+#include "cli/job/user_signals.h"
 #include "cli/job/user_stop.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/verdict/verdict.h"
 #include "cli/session/host_starter.h"
-#include "cli/session/job_record.h"
-#include "cli/session/user_signals.h"
 #include "proto/grpc_threads.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/process/thread_quota.h"
 
@@ -37,33 +37,29 @@ namespace {
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
 constexpr std::chrono::seconds kTimeout{1};
-// So long behind that notice, what he has asked for twice is given up.
+// After that notice, everything still awaited is given up in this time.
 constexpr std::chrono::seconds kGiveUpPatience{2};
 // Behind the grace and the lease of a stop that he has asked for once: its daemon gives up ranks
 // and tells of it, or is lost itself.
 constexpr std::chrono::seconds kStopPatience{6};
-// It hears the user, writes to the run directory and to the console, forwards standard input and
+// It receives signals, serves fronts, writes to the run directory, forwards standard input and
 // renews leases.
 constexpr int kOwnThreads = 5;
-// A console that takes nothing for so long is blocked.
-constexpr std::chrono::seconds kConsolePatience{5};
-// From the second signal on, for all that a job's end still needs.
-constexpr std::chrono::milliseconds kLastPatience{4500};
 
 class JobSession {
  public:
-  // How the user is heard, and what he wants.
+  // The user's signals, stop requests and input.
   struct User {
     UserSignals* signals;
     UserStop* stop;
-    bool reads_input;  // rank 0 gets dsrun's standard input
+    RankInput* input;  // null: rank 0 reads none
   };
   // `known_hosts` as HostStarter says.
   JobSession(const JobPlan& plan, const Program& program, std::filesystem::path known_hosts,
              const User& user, JobRecord* record)
       : plan_(plan),
         program_(program),
-        reads_input_(user.reads_input),
+        input_(user.input),
         signals_(user.signals),
         stop_(*user.stop),
         record_(record),
@@ -81,28 +77,22 @@ class JobSession {
   StatusOr<StartedHosts> StartHosts();
   // Then: the job on its hosts, to its end; the daemons are let go.
   JobOutcome Run(const StatusOr<StartedHosts>& hosts);
-  // Last: records what came of it and returns the exit status. The run directory may hang.
+  // Last: records the outcome and returns the exit status. The run directory may hang.
   int Conclude(const JobOutcome& outcome);
 
  private:
   // Whether there are daemons everywhere, and nobody wants them gone.
   JobOutcome CheckHosts(const StatusOr<StartedHosts>& hosts);
   JobOutcome RunOnHosts(const StartedHosts& hosts);
-  // Does what a signal means for daemons and calls. The ranks are the controller's.
+  // Applies the step of a signal to daemons and calls. The controller applies it to ranks.
   void TakeStep(StopStep step);
-  // Does what time calls for in a user's stop; `controller` is null when its job has ended.
+  // Handles a timeout of the user's stop; `controller` is null when its job has ended.
   void OnTimer(JobController* controller);
   void TellOfLastChance();
   // Nobody is waited for any more.
   void GiveUp();
   void StartStopTimer();
-  void LimitEnd();
   UserSignals::Target HearAfterTheEnd(std::function<void()> on_timer);
-  // Nobody else ends ranks here whose daemon has been stopped.
-  UserSignals::Target MakeTarget(std::function<void(int)> on_signal,
-                                 std::function<void()> on_timer = nullptr) {
-    return {std::move(on_signal), std::move(on_timer), [this] { starter_.KillHosts(); }};
-  }
   // Before he reads it, so that nobody answers in vain.
   void TellOfWait(const std::string& text) {
     stop_.OnTold();
@@ -111,7 +101,7 @@ class JobSession {
 
   const JobPlan& plan_;
   const Program& program_;
-  const bool reads_input_;
+  RankInput* const input_;
   UserSignals* const signals_;
   UserStop& stop_;
   JobRecord* const record_;
@@ -123,7 +113,7 @@ StatusOr<StartedHosts> JobSession::StartHosts() try {
   const auto on_signal = [this](int signal) {
     if (!IsForwarded(signal)) TakeStep(stop_.OnSignal(signal));  // no rank could get the others
   };
-  const SignalTarget target(signals_, MakeTarget(on_signal));
+  const SignalTarget target(signals_, {.on_signal = on_signal});
   return starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
 } catch (const std::system_error& error) {
   return OutOfResourcesError(std::string("no thread to renew leases: ") + error.what());
@@ -153,13 +143,8 @@ JobOutcome JobSession::Run(const StatusOr<StartedHosts>& hosts) try {
 }
 
 int JobSession::Conclude(const JobOutcome& outcome) {
-  if (!outcome.ok()) {
-    signals_->SetEndStatus(FinalStatus(outcome.failure(), plan_.flags.exit_codes));
-  }
   const SignalTarget target(signals_, HearAfterTheEnd([this] { OnTimer(nullptr); }));
-  const int status = record_->Conclude(outcome);
-  signals_->SetEndStatus(status);
-  return status;
+  return record_->Conclude(outcome);
 }
 
 UserSignals::Target JobSession::HearAfterTheEnd(std::function<void()> on_timer) {
@@ -167,22 +152,15 @@ UserSignals::Target JobSession::HearAfterTheEnd(std::function<void()> on_timer) 
   const auto on_signal = [this](int signal) {
     if (IsForwarded(signal)) return;
     if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
-    LimitEnd();
-    // What is on its way to a disk that is well is there by then.
+    // By then a healthy disk has received everything in transit.
     if (!stop_.ends_at_once()) return StartStopTimer();
     if (stop_.BeginLastChance()) signals_->StartTimer(kGiveUpPatience);
   };
-  return MakeTarget(on_signal, std::move(on_timer));
-}
-
-void JobSession::LimitEnd() {
-  if (!stop_.ends_at_once()) return;
-  const Verdict verdict = MakeUserStopVerdict(stop_.signal(), 0);
-  signals_->EndBy(kLastPatience, FinalStatus(verdict, plan_.flags.exit_codes));
+  return {.on_signal = on_signal, .on_timer = std::move(on_timer)};
 }
 
 void JobSession::TakeStep(StopStep step) {
-  LimitEnd();
+  if (step != StopStep::kNothing) record_->OnStop();
   if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
   if (step == StopStep::kStopRanks || step == StopStep::kKeepGrace) StartStopTimer();
   if (step == StopStep::kKillRanks) signals_->StartTimer(kTimeout);
@@ -220,19 +198,18 @@ void JobSession::TellOfLastChance() {
 }
 
 void JobSession::GiveUp() {
-  LimitEnd();
   record_->GiveUp();
-  if (!starter_.KillHosts() || stop_.ended()) return;
+  const bool ended = stop_.ended();  // before the kill, which may end the job
+  if (!starter_.KillHosts() || ended) return;
   record_->ShowWarning(
       "the daemon of this machine is killed: the last output of its ranks may be missing");
 }
 
 JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
-  InputForwarder input(STDIN_FILENO);
   JobPlan plan = plan_;
   plan.master_addr = hosts.master_addr;
   JobController controller(std::move(plan), &program_, hosts.daemons, record_,
-                           {.input = reads_input_ ? &input : nullptr,
+                           {.input = input_,
                             .spares = &starter_,
                             .stop = &stop_,
                             .leases = starter_.leases(),
@@ -240,33 +217,15 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
-  const SignalTarget target(signals_,
-                            MakeTarget([&](int signal) { TakeStep(controller.OnSignal(signal)); },
-                                       [&] { OnTimer(&controller); }));
+  const SignalTarget target(
+      signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
+                 .on_timer = [&] { OnTimer(&controller); }});
   return controller.Run();
 }
 
-// The job's end is kept: nothing but the console is waited for, be it for ever, unless somebody
-// wants dsrun to end. If he said so before, the console gets as long as it takes something.
-void AwaitConsole(UserSignals* signals, const UserStop& stop, BacklogWriter* writer) {
-  std::uint64_t written = writer->written_bytes();
-  const auto on_signal = [&](int signal) {
-    if (!IsForwarded(signal)) writer->GiveUp();
-  };
-  const auto on_timer = [&] {
-    const std::uint64_t now = writer->written_bytes();
-    if (std::exchange(written, now) == now) return writer->GiveUp();
-    signals->StartTimer(kConsolePatience);
-  };
-  const SignalTarget target(signals, {.on_signal = on_signal, .on_timer = on_timer});
-  if (stop.signal() != 0) signals->StartTimer(kConsolePatience);
-  writer->Flush();
-}
-
-// Those that a job does not go on without. gRPC's are never ended.
-Status StartThreads(UserSignals* signals, BacklogWriter* writer, JobRecord* record) try {
+// Starts the threads that a job cannot do without. gRPC's threads never end.
+Status StartThreads(UserSignals* signals, JobRecord* record) try {
   DS_RETURN_IF_ERROR(signals->Listen());
-  writer->Start();
   record->Begin();
   ::grpc_init();
   return OkStatus();
@@ -274,47 +233,93 @@ Status StartThreads(UserSignals* signals, BacklogWriter* writer, JobRecord* reco
   return OutOfResourcesError(std::string("no thread for signals or output: ") + error.what());
 }
 
-ConsoleOptions MakeConsoleOptions(const JobPlan& plan, bool reads_input) {
-  ConsoleOptions options = DetectConsole();
-  options.quiet = plan.flags.quiet;
-  options.errors_only = plan.flags.errors_only;
-  options.timestamps = plan.flags.timestamps;
-  // Who answers at a terminal sees a question that no newline ends; a pipe needs whole lines.
-  options.prompts = reads_input && ::isatty(STDIN_FILENO) != 0;
-  options.shown = plan.shown;
-  options.total_steps = plan.purpose.total_steps;
-  return options;
+v1::AgentHello MakeHello(const JobPlan& plan) {
+  v1::AgentHello hello;
+  hello.set_protocol(v1::AGENT_PROTOCOL_CURRENT);
+  hello.set_job_id(plan.job_id);
+  hello.set_run_directory(plan.run_directory.string());
+  hello.set_pid(static_cast<std::uint32_t>(::getpid()));
+  return hello;
+}
+
+// The agent of one job, with its fronts.
+class Agent {
+ public:
+  explicit Agent(const AgentJob& job)
+      : job_(job),
+        fronts_(MakeHello(job.plan),
+                {.on_signal = [this](int signal) { signals_.Inject(signal); },
+                 .on_input = [this](const auto& chunk) { input_.OnPiece(chunk); },
+                 .on_first_gone = [this](bool ends_job) { OnFirstGone(ends_job); },
+                 .describe = [this] { return record_.Describe(); }}),
+        input_([this](const v1::FromAgent& message) { fronts_.SendToFirst(message); }),
+        record_(&job.plan, job.run_directory, &fronts_) {}
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  int Run(UniqueFd first_front);
+
+ private:
+  Status Start(UniqueFd first_front);
+  int RunSession();
+  void OnFirstGone(bool ends_job) {
+    input_.EndInput();
+    if (ends_job) signals_.Inject(SIGHUP);
+  }
+
+  const AgentJob& job_;
+  UserSignals signals_;  // before any other thread, which must not take the signals
+  FrontServer fronts_;
+  FrontInput input_;
+  JobRecord record_;
+  Status unreachable_;  // the reason why other fronts cannot connect
+};
+
+Status Agent::Start(UniqueFd first_front) try {
+  StatusOr<AgentSocket> socket = AgentSocket::Listen(job_.run_directory->path());
+  unreachable_ = socket.status();
+  DS_RETURN_IF_ERROR(
+      fronts_.Start(std::move(first_front), socket.ok() ? *std::move(socket) : AgentSocket()));
+  const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads - 1;
+  DS_RETURN_IF_ERROR(CheckThreadQuota(threads));
+  return StartThreads(&signals_, &record_);
+} catch (const std::system_error& error) {
+  return OutOfResourcesError(std::string("no thread for the fronts of the job: ") + error.what());
+}
+
+int Agent::RunSession() {
+  if (const Status listed = RegisterJob(job_.plan.job_id, job_.plan.run_directory); !listed.ok()) {
+    LogWarning("dsrun ps does not list this job: " + listed.message());
+  }
+  record_.ShowNotices();
+  if (!unreachable_.ok()) {
+    record_.OnNotice("dsrun attach, status and stop cannot reach this job: " +
+                     unreachable_.message());
+  }
+  UserStop stop;
+  JobSession session(job_.plan, job_.program, job_.run_directory->path() / "known_hosts",
+                     {&signals_, &stop, job_.reads_input ? &input_ : nullptr}, &record_);
+  return session.Conclude(session.Run(session.StartHosts()));
+}
+
+int Agent::Run(UniqueFd first_front) {
+  const Status started = Start(std::move(first_front));
+  const int status = started.ok() ? RunSession() : record_.Conclude(MakeStartVerdict(started));
+  if (job_.after) {
+    if (const std::string text = job_.after(status != kExitOk); !text.empty()) {
+      record_.ShowWarning(text);
+    }
+  }
+  record_.End();
+  UnregisterJob(job_.plan.job_id);
+  fronts_.Close();
+  return status;
 }
 
 }  // namespace
 
-StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* run_directory) {
-  ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  const bool reads_input = !plan.purpose.built_in && HasInput(STDIN_FILENO);
-  BacklogWriter writer;
-  Console console(MakeConsoleOptions(plan, reads_input), &writer);
-  JobRecord record(&plan, run_directory, &console);
-  // Until there is one that hears them, the user's signals end this process like any other.
-  const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads;
-  if (const Status enough = CheckThreadQuota(threads); !enough.ok()) {
-    return record.Conclude(MakeStartVerdict(enough));
-  }
-  UserSignals signals;  // before any other thread, which must not take the user's signals
-  if (const Status begun = StartThreads(&signals, &writer, &record); !begun.ok()) {
-    return record.Conclude(MakeStartVerdict(begun));
-  }
-  record.ShowNotices();
-
-  UserStop stop;
-  int status = kExitOk;
-  {
-    JobSession session(plan, program, run_directory->path() / "known_hosts",
-                       {&signals, &stop, reads_input}, &record);
-    status = session.Conclude(session.Run(session.StartHosts()));
-  }
-  AwaitConsole(&signals, stop, &writer);
-  record.End();  // while there is somebody to end this process if that hangs
-  return status;
+int RunAgent(const AgentJob& job, UniqueFd first_front) {
+  return Agent(job).Run(std::move(first_front));
 }
 
 }  // namespace ds::cli

@@ -1,4 +1,4 @@
-#include "cli/session/task_thread.h"
+#include "cli/agent/task_thread.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -9,9 +9,9 @@
 namespace ds::cli {
 namespace {
 
-// So long without a task, what has been held back is shown.
+// After this time without a task, held-back output is shown.
 constexpr std::chrono::milliseconds kQuietAfter{50};
-// For what comes after it was given up.
+// For tasks that come after GiveUp.
 constexpr std::chrono::milliseconds kPatienceWhenGivenUp{400};
 
 }  // namespace
@@ -28,7 +28,7 @@ struct TaskThread::State {
   bool started = false;
   bool ending = false;
   bool given_up = false;
-  bool dropped = false;  // some of what was put since the last Flush
+  bool dropped = false;  // some tasks since the last Flush
   std::uint64_t done = 0;
 };
 
@@ -52,7 +52,7 @@ void TaskThread::State::Loop() {
     busy = true;
     lock.unlock();
     task();
-    task = nullptr;  // what it holds goes
+    task = nullptr;  // frees its objects
     lock.lock();
     busy = false;
     ++done;

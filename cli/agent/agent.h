@@ -1,0 +1,29 @@
+#pragma once
+
+// RunAgent runs a planned job in the process of its agent: daemons, signals, verdict, run
+// directory. What happens is published to the fronts (front_server.h).
+
+#include <functional>
+#include <string>
+
+#include "cli/job/job_plan.h"
+#include "cli/job/program.h"
+#include "cli/job/run_directory.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+struct AgentJob {
+  const JobPlan& plan;
+  const Program& program;
+  RunDirectory* run_directory;  // already contains the job's description
+  bool reads_input = false;     // rank 0 gets the first front's standard input
+  // Called after the verdict with whether the job failed; may be null. Returns a text for the user.
+  std::function<std::string(bool failed)> after = nullptr;
+};
+
+// Runs the job to its end and returns the exit status of dsrun. `first_front` is the connection of
+// the process that started it. Call it once, before this process has another thread.
+int RunAgent(const AgentJob& job, UniqueFd first_front);
+
+}  // namespace ds::cli

@@ -1,0 +1,69 @@
+#include "cli/front/agent_client.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/agent/agent_address.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::chrono::seconds kReplyTimeout{10};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<AgentClient>> AgentClient::Connect(
+    const std::filesystem::path& run_directory) {
+  DS_ASSIGN_OR_RETURN(UniqueFd connection, ConnectToAgent(run_directory));
+  auto client = std::make_unique<AgentClient>();
+  client->link_.Open(std::move(connection));
+  DS_ASSIGN_OR_RETURN(const v1::FromAgent hello, client->AwaitReply(v1::FromAgent::kHello));
+  if (hello.hello().protocol() != v1::AGENT_PROTOCOL_CURRENT) {
+    return FailedPreconditionError("the agent of the job is of another version of dsrun");
+  }
+  v1::FromFront message;
+  message.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
+  client->link_.Send(message);
+  return client;
+}
+
+StatusOr<v1::FromAgent> AgentClient::AwaitReply(v1::FromAgent::WhatCase kind) {
+  link_.SetReceiveTimeout(kReplyTimeout);
+  for (;;) {
+    std::optional<v1::FromAgent> message = link_.Receive();
+    if (!message.has_value()) {
+      return link_.timed_out() ? DeadlineExceededError("the agent of the job does not reply")
+                               : UnavailableError("the agent of the job has gone");
+    }
+    if (message->what_case() == kind) return *std::move(message);
+  }
+}
+
+StatusOr<nlohmann::ordered_json> AgentClient::AskStatus() {
+  v1::FromFront message;
+  message.mutable_status();
+  link_.Send(message);
+  DS_ASSIGN_OR_RETURN(const v1::FromAgent reply, AwaitReply(v1::FromAgent::kStatus));
+  nlohmann::ordered_json json =
+      nlohmann::ordered_json::parse(reply.status().json(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return InternalError("the agent of the job sent a damaged status");
+  return json;
+}
+
+Status AgentClient::Detach() {
+  v1::FromFront message;
+  message.mutable_detach();
+  link_.Send(message);
+  // Messages are handled in order: the reply shows that the request was.
+  return AskStatus().status();
+}
+
+StatusOr<v1::JobEnded> AgentClient::AwaitEnd() {
+  link_.SetReceiveTimeout({});
+  while (std::optional<v1::FromAgent> message = link_.Receive()) {
+    if (message->has_ended()) return std::move(*message->mutable_ended());
+  }
+  return UnavailableError("the agent of the job has gone without an outcome");
+}
+
+}  // namespace ds::cli

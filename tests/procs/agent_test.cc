@@ -1,0 +1,200 @@
+// The agent of a job and its fronts: a job that outlives its terminal, and the commands for it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Each rank prints "ready", and ends when the file "go" exists.
+constexpr const char* kAwaitGo =
+    "echo ready $RANK; until [ -e \"$0\" ]; do sleep 0.05; done; echo went $RANK";
+
+class AgentTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Job(const std::vector<std::string>& flags) const {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun", "--device",   "cpu", "--run_dir",
+                                        run().string(),      "--num_gpus", "2"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.insert(command.end(), {"--", "/bin/sh", "-c", kAwaitGo, go().string()});
+    return command;
+  }
+  ProgramOptions Options() const {
+    return {.environment = {"XDG_RUNTIME_DIR=" + runtime_.path().string()},
+            .working_directory = folder_.path()};
+  }
+  ProgramResult Dsrun(std::vector<std::string> words) const {
+    words.insert(words.begin(), DS_BIN_DIR "/dsrun");
+    return RunProgram(words, Options());
+  }
+  void Go() const { EXPECT_TRUE(WriteFileAtomically(go(), "").ok()); }
+  nlohmann::json Status() const {
+    const ProgramResult result = Dsrun({"status", "--json", run().string()});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+  int AgentPid() const {
+    const auto text = ReadFile(run() / "agent.json");
+    EXPECT_TRUE(text.ok()) << text.status().message();
+    return text.ok() ? nlohmann::json::parse(*text)["pid"].get<int>() : -1;
+  }
+  fs::path run() const { return folder_.path() / "run"; }
+  fs::path go() const { return folder_.path() / "go"; }
+
+  TemporaryFolder folder_;
+  TemporaryFolder runtime_;
+};
+
+TEST_F(AgentTest, ADetachedJobGoesOnAndCanBeAttached) {
+  const ProgramResult started = RunProgram(Job({"--detach"}), Options());
+  EXPECT_EQ(started.status, 0) << started.err;
+  EXPECT_THAT(started.err, HasSubstr("detached: the job goes on; `dsrun attach run` shows it"));
+  EXPECT_EQ(Status()["state"], "running");
+  Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
+  Go();
+  const ProgramResult result = attached.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00001.out"), "ready 1\nwent 1\n");
+  EXPECT_EQ(Status()["state"], "ended");
+  EXPECT_FALSE(fs::exists(run() / "agent.json"));
+  EXPECT_FALSE(fs::exists(run() / "agent.sock"));
+}
+
+TEST_F(AgentTest, DetachLetsTheFirstFrontGo) {
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  EXPECT_EQ(Dsrun({"detach", run().string()}).status, 0);
+  EXPECT_EQ(front.Wait().status, 0);
+  EXPECT_EQ(Status()["state"], "running");
+  const ProgramResult stopped = Dsrun({"stop", run().string()});
+  EXPECT_EQ(stopped.status, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, "the job was stopped by the user\n");
+  EXPECT_EQ(Status()["verdict"]["cause"], "user_stop");
+}
+
+TEST_F(AgentTest, AKilledFrontEndsItsJob) {
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
+  ASSERT_EQ(Status()["state"], "running");
+  front.Signal(SIGKILL);
+  EXPECT_EQ(front.Wait().status, 137);
+  EXPECT_EQ(attached.Wait().status, 129);
+}
+
+TEST_F(AgentTest, AStoppedFrontDelaysNoRank) {
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  front.Signal(SIGSTOP);
+  Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
+  Go();
+  EXPECT_EQ(attached.Wait().status, 0);
+  front.Signal(SIGCONT);
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("went 0\n"), HasSubstr("went 1\n")));
+}
+
+// The second signal ends the ranks although the agent does nothing.
+TEST_F(AgentTest, ASecondSignalEndsAStoppedAgent) {
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  const nlohmann::json ranks = Status()["ranks"];
+  ASSERT_EQ(ranks.size(), 2U);
+  std::vector<UniqueFd> processes;
+  for (const nlohmann::json& rank : ranks) {
+    processes.emplace_back(
+        static_cast<int>(::syscall(SYS_pidfd_open, rank["pid"].get<pid_t>(), 0)));
+    ASSERT_TRUE(processes.back().valid());
+  }
+  ASSERT_EQ(::kill(AgentPid(), SIGSTOP), 0);
+  front.Signal(SIGINT);
+  front.Signal(SIGTERM);
+  const ProgramResult result = front.Wait();
+  EXPECT_THAT(result.status, ::testing::AnyOf(130, 143));
+  EXPECT_THAT(result.err, HasSubstr("forced end"));
+  for (const UniqueFd& process : processes) {
+    pollfd end{process.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "a rank lives on";
+  }
+}
+
+TEST_F(AgentTest, AKilledAgentIsReported) {
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("the agent of the job has ended without an outcome: process"));
+  EXPECT_EQ(Status()["verdict"]["cause"], "internal");
+}
+
+TEST_F(AgentTest, PsListsTheJobsOfThisUser) {
+  EXPECT_EQ(Dsrun({"ps"}).out, "no job of yours runs on this machine\n");
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  const nlohmann::json jobs = nlohmann::json::parse(Dsrun({"ps", "--json"}).out);
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0]["run_directory"], run().string());
+  EXPECT_EQ(jobs[0]["world_size"], 2);
+  EXPECT_THAT(Dsrun({"ps"}).out, HasSubstr("running"));
+  EXPECT_THAT(Dsrun({"status"}).out, HasSubstr("running")) << "the only job needs no name";
+  Go();
+  EXPECT_EQ(front.Wait().status, 0);
+  EXPECT_EQ(Dsrun({"ps", "--json"}).out, "[]\n");
+}
+
+TEST_F(AgentTest, LogsFollowsTheRanks) {
+  Program front(Job({}), Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  Program logs({DS_BIN_DIR "/dsrun", "logs", "-f", "--rank", "1", run().string()}, Options());
+  EXPECT_TRUE(logs.WaitForOutput("ready 1\n"));
+  Go();
+  const ProgramResult result = logs.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "ready 1\nwent 1\n");
+  EXPECT_EQ(front.Wait().status, 0);
+  EXPECT_EQ(Dsrun({"logs", run().string()}).out, "0: ready 0\n0: went 0\n1: ready 1\n1: went 1\n");
+}
+
+TEST_F(AgentTest, EventsShowWhatHappened) {
+  Go();
+  ASSERT_EQ(RunProgram(Job({}), Options()).status, 0);
+  EXPECT_THAT(Dsrun({"events", run().string()}).out,
+              AllOf(HasSubstr("rank 0  rank_started  pid="), HasSubstr("rank 1  rank_exited")));
+  EXPECT_EQ(Dsrun({"events", "--json", run().string()}).out, *ReadFile(run() / "events.jsonl"));
+}
+
+TEST_F(AgentTest, CommandsForAJobThatDoesNotRunSaySo) {
+  Go();
+  ASSERT_EQ(RunProgram(Job({}), Options()).status, 0);
+  for (const std::string command : {"attach", "stop", "detach"}) {
+    const ProgramResult result = Dsrun({command, run().string()});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr("does not run")) << command;
+  }
+  EXPECT_THAT(Dsrun({"status", "nowhere"}).err, HasSubstr("nowhere is neither a run folder nor"));
+  EXPECT_THAT(Dsrun({"stop"}).err, HasSubstr("no job of yours runs on this machine"));
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,122 @@
+// File systems that hang while a job runs: the second stop signal ends dsrun and every rank.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
+#include "tests/places.h"
+#include "tests/support/fuse_mount.h"
+#include "tests/support/program.h"
+#include "tests/support/requirement.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNoMount = 77;
+
+struct Frozen {
+  bool output = false;  // standard output is a file there
+  bool run_folder = false;
+  bool home = false;
+  bool temporary = false;  // $XDG_RUNTIME_DIR
+};
+
+class FrozenTest : public ::testing::Test {
+ protected:
+  fs::path Place(bool frozen, const std::string& name) const {
+    const fs::path path = folder_.path() / (frozen ? "frozen" : "sound") / name;
+    fs::create_directories(path);
+    return path;
+  }
+
+  // The rank reports its pid, and then writes without an end.
+  std::vector<std::string> Command(const Frozen& frozen) const {
+    return {DS_BIN_DIR "/dsrun",
+            "--device",
+            "cpu",
+            "--num_gpus",
+            "1",
+            "--grace_seconds",
+            "1",
+            "--run_dir",
+            (Place(frozen.run_folder, "runs") / "run").string(),
+            "--",
+            "/bin/sh",
+            "-c",
+            "echo rank $$ runs >&2; while :; do echo line; sleep 0.01; done"};
+  }
+
+  // Runs in a child, which has the mount. Returns the name of a broken promise, or "".
+  std::string StopTwice(const Frozen& frozen, const FuseMount& mount) const {
+    const UniqueFd output(::open((Place(frozen.output, "out") / "out").c_str(),
+                                 O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    Program dsrun(Command(frozen),
+                  {.environment = {"HOME=" + Place(frozen.home, "home").string(),
+                                   "XDG_RUNTIME_DIR=" + Place(frozen.temporary, "tmp").string()},
+                   .working_directory = folder_.path(),
+                   .time_limit = std::chrono::seconds(60),
+                   .output_fd = output.get()});
+    if (!dsrun.WaitForOutput(" runs\n")) return "the rank has not started: " + dsrun.err();
+    const pid_t pid = std::stoi(dsrun.err().substr(dsrun.err().find("rank ") + 5));
+    const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!rank.valid()) return "the rank has ended";
+    mount.Freeze();
+    dsrun.Signal(SIGINT);
+    dsrun.Signal(SIGTERM);
+    pollfd end{rank.get(), POLLIN, 0};
+    const bool ended = ::poll(&end, 1, 60'000) == 1;
+    const int status = dsrun.Wait().status;
+    mount.Thaw();
+    if (!ended) return "the rank lives on";
+    return status == 130 || status == 143 ? "" : "the status is " + std::to_string(status);
+  }
+
+  void ExpectEnds(const Frozen& frozen) {
+    const fs::path mounted = folder_.path() / "frozen";
+    const fs::path backing = folder_.path() / "backing";
+    for (const fs::path& path : {mounted, backing}) fs::create_directory(path);
+    const fs::path report = folder_.path() / "report";
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves no mount
+      const FuseMount mount(backing, mounted, {});
+      std::ofstream(report) << (mount.why_not().empty() ? StopTwice(frozen, mount)
+                                                        : mount.why_not());
+      ::_exit(mount.why_not().empty() ? 0 : kNoMount);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const StatusOr<std::string> broken = ReadFile(report);
+    ASSERT_TRUE(broken.ok());
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kNoMount) return SkipWithout("fuse", *broken);
+    EXPECT_EQ(*broken, "");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(FrozenTest, TheFileOfStandardOutput) { ExpectEnds({.output = true}); }
+TEST_F(FrozenTest, TheRunFolder) { ExpectEnds({.run_folder = true}); }
+TEST_F(FrozenTest, TheHomeFolder) { ExpectEnds({.home = true}); }
+TEST_F(FrozenTest, TheTemporaryFolder) { ExpectEnds({.temporary = true}); }
+TEST_F(FrozenTest, All) {
+  ExpectEnds({.output = true, .run_folder = true, .home = true, .temporary = true});
+}
+
+}  // namespace
+}  // namespace ds::testing
