@@ -1,6 +1,7 @@
 #include "daemon/network/network_daemon.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -171,6 +172,9 @@ void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanosecond
 
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  // The host's openssl.cnf may name modules. They need the host's libc, and this program has its
+  // own.
+  ::OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
   StatusOr<PrivateFolder> folder = PrivateFolder::Make();
   if (!folder.ok()) return WriteRefusal(folder.status());
   options.folder = folder->path();

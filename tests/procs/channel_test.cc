@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "proto/peer_name.h"
+#include "runtime/base/files.h"
 #include "tests/procs/daemon_job.h"
 #include "tests/procs/network_daemon.h"
 #include "tests/support/daemon_calls.h"
@@ -335,6 +336,21 @@ TEST(ChannelTest, ARecordedConversationMeansNothingASecondTime) {
   v1::LaunchRequest next = RanksOf(1, {"exit", "0"});
   next.set_generation(2);
   EXPECT_TRUE(Launch(*client, next).ok());
+}
+
+// It is linked statically, and the host's modules for OpenSSL need the host's C library.
+TEST(ChannelTest, TheHostsConfigurationOfOpensslIsIgnored) {
+  const ds::testing::TemporaryFolder folder;
+  const std::string config = (folder.path() / "openssl.cnf").string();
+  ASSERT_TRUE(
+      WriteFileAtomically(config,
+                          "openssl_conf = all\nconfig_diagnostics = 1\n[all]\nproviders = some\n"
+                          "[some]\nmissing = module\n[module]\nmodule = /no/module.so\n"
+                          "activate = 1\n")
+          .ok());
+  const NetworkDaemon daemon({.wrapper = {"/usr/bin/env", "OPENSSL_CONF=" + config}});
+  ASSERT_TRUE(daemon.ok());
+  EXPECT_TRUE(Prepare(*daemon.Connect()).ok());
 }
 
 TEST(ChannelTest, ItListensOnItsAddressAlone) {

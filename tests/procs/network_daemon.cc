@@ -62,6 +62,12 @@ NetworkDaemon::~NetworkDaemon() {
   if (!AwaitEnd()) send(SIGKILL);
 }
 
+std::string NetworkDaemon::target() const {
+  const bool v6 = options_.address.find(':') != std::string::npos;
+  return (v6 ? "ipv6:[" + options_.address + "]:" : "ipv4:" + options_.address + ":") +
+         std::to_string(port());
+}
+
 cli::TlsOptions NetworkDaemon::Tls() const {
   return {.credentials = authority_->IssueController().value(),
           .daemon_name = v1::DaemonPeerName(kJob, options_.host_index),

@@ -45,7 +45,7 @@ class NetworkDaemon {
   bool ok() const { return answer_.port > 0; }
   int port() const { return answer_.port; }
   pid_t pid() const { return answer_.pid; }
-  std::string target() const { return "ipv4:" + options_.address + ":" + std::to_string(port()); }
+  std::string target() const;
   const cli::JobAuthority& authority() const { return *authority_; }
 
   // The client that the controller uses; `target` for a way around, "" = straight.
