@@ -269,8 +269,7 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
     loop->Post([listener, peer] { listener->OnCaller(peer); });
   });
   DS_RETURN_IF_ERROR(listener->Start(
-      loop, options.controller_address,
-      [acceptor = server->acceptor_.get(), fd = listener->fd()](UniqueFd connection) {
+      loop, [acceptor = server->acceptor_.get(), fd = listener->fd()](UniqueFd connection) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
         parameters.listener_fd = fd;
         parameters.fd = connection.Release();

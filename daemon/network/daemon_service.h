@@ -86,7 +86,6 @@ struct NetworkOptions {
   std::string address;
   v1::Credentials credentials;
   std::chrono::nanoseconds lease{};
-  std::string controller_address;            // the expected address of calls; "" if unknown
   std::function<void()> on_controller_gone;  // see NetworkListener::WatchCallers
 };
 

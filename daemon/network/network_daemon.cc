@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,18 +66,6 @@ StatusOr<std::string> ReadLine(int fd) {
   return InvalidArgumentError("standard input: the line is too long");
 }
 
-// Returns the address of the SSH client that started this process; "" if sshd has not set it.
-std::string FindStarterAddress(const std::vector<std::string>& environment) {
-  constexpr std::string_view kName = "SSH_CONNECTION=";
-  for (const std::string& entry : environment) {
-    // The format is "CLIENT PORT SERVER PORT".
-    if (entry.starts_with(kName)) {
-      return entry.substr(kName.size(), entry.find(' ') - kName.size());
-    }
-  }
-  return "";
-}
-
 StatusOr<Daemon> StartDaemon(const std::string& address, const v1::ListenRequest& request,
                              SupervisorOptions options) {
   constexpr std::chrono::nanoseconds kSlowestHeartbeat = std::chrono::seconds(2);
@@ -89,7 +76,6 @@ StatusOr<Daemon> StartDaemon(const std::string& address, const v1::ListenRequest
   options.heartbeat_interval = std::min(kSlowestHeartbeat, lease / 4);
   options.survives_hangup = true;
   const std::string controller = ::dsrun::v1::ControllerPeerName(options.job_id);
-  const std::string starter = FindStarterAddress(options.environment);
   Daemon daemon;
   DS_ASSIGN_OR_RETURN(daemon.loop, EventLoop::Create());
   DS_ASSIGN_OR_RETURN(daemon.supervisor, Supervisor::Create(daemon.loop.get(), std::move(options)));
@@ -100,7 +86,6 @@ StatusOr<Daemon> StartDaemon(const std::string& address, const v1::ListenRequest
                                                 {.address = address,
                                                  .credentials = request.credentials(),
                                                  .lease = lease,
-                                                 .controller_address = starter,
                                                  .on_controller_gone =
                                                      [supervisor = daemon.supervisor.get()] {
                                                        supervisor->OnControllerGone();

@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,12 +15,13 @@
 namespace ds::daemon {
 namespace {
 
-constexpr int kBacklog = 128;
+// The kernel limits it to net.core.somaxconn. Connections that TCP_DEFER_ACCEPT holds back count.
+constexpr int kBacklog = 4096;
+// A live peer sends the first bytes of its handshake at once.
+constexpr std::chrono::seconds kHeldBack{10};
 // Without free descriptors a connection can be neither accepted nor refused. It waits this long.
 constexpr std::chrono::milliseconds kPause{100};
 constexpr std::chrono::milliseconds kLookInterval{250};
-// Includes connections that were shut down and are still being closed.
-constexpr std::size_t kMostUnfinished = 2 * (kUnfinishedExpected + kUnfinishedStrange);
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -87,6 +89,12 @@ std::optional<std::uint64_t> ReadCookie(int fd) {
   return cookie;
 }
 
+std::size_t LimitUnfinished() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostUnfinished;
+  return std::clamp<std::size_t>(limit.rlim_cur / kUnfinishedPartOfFiles, 1, kMostUnfinished);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<NetworkListener>> NetworkListener::Bind(const std::string& address) {
@@ -96,13 +104,15 @@ StatusOr<std::unique_ptr<NetworkListener>> NetworkListener::Bind(const std::stri
   }
   UniqueFd socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return ErrnoError(errno, "socket");
+  // Without it silent connections are unfinished ones.
+  const int seconds = static_cast<int>(kHeldBack.count());
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds));
   if (::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
     return ErrnoError(errno, "cannot listen on " + address);
   }
   DS_ASSIGN_OR_RETURN(const std::uint16_t port, ReadBoundPort(socket.get()));
-  return std::unique_ptr<NetworkListener>(
-      new NetworkListener(std::move(socket), FormatAddress(list->ai_addr, list->ai_addrlen), port));
+  return std::unique_ptr<NetworkListener>(new NetworkListener(std::move(socket), port));
 }
 
 NetworkListener::~NetworkListener() {
@@ -112,10 +122,10 @@ NetworkListener::~NetworkListener() {
   if (look_) loop_->CancelTimer(*look_);
 }
 
-Status NetworkListener::Start(EventLoop* loop, std::string controller, OnConnection on_connection) {
+Status NetworkListener::Start(EventLoop* loop, OnConnection on_connection) {
   loop_ = loop;
-  controller_ = std::move(controller);
   on_connection_ = std::move(on_connection);
+  most_unfinished_ = LimitUnfinished();
   return WatchSocket();
 }
 
@@ -127,75 +137,50 @@ void NetworkListener::Accept() {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
   auto* address = reinterpret_cast<sockaddr*>(&from);
-  Arrival arrival;
-  arrival.connection.Reset(::accept4(socket_.get(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!arrival.connection.valid()) {
+  UniqueFd connection(::accept4(socket_.get(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!connection.valid()) {
     // Other errors mean that the connection has been closed again.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      PauseUntil(std::chrono::steady_clock::now() + kPause, {});
-    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
     return;
   }
-  const std::string text = FormatAddress(address, size);
-  arrival.peer = FormatPeer(text, ReadPort(from));
-  arrival.expected = controller_.empty() || text == controller_ || text == address_;
-  Admit(std::move(arrival));
+  if (!MakeRoom()) return;
+  Give(std::move(connection), FormatPeer(FormatAddress(address, size), ReadPort(from)));
 }
 
-void NetworkListener::Admit(Arrival arrival) {
-  const TimePoint now = std::chrono::steady_clock::now();
-  const std::optional<TimePoint> deadline = FindDeadline(arrival, now);
-  if (!deadline) return;
-  if (*deadline > now) return PauseUntil(*deadline, std::move(arrival));
-  Give(std::move(arrival), now);
-}
+bool NetworkListener::IsClosed(const Given& given) { return ReadCookie(given.fd) != given.cookie; }
 
-std::optional<NetworkListener::TimePoint> NetworkListener::FindDeadline(const Arrival& arrival,
-                                                                        TimePoint now) {
-  ForgetClosed();
-  std::vector<Given*> unfinished;
-  std::size_t all = 0;
-  for (Given& given : given_) {
-    if (given.known) continue;
-    ++all;
-    if (given.expected == arrival.expected && !given.hung_up) unfinished.push_back(&given);
+bool NetworkListener::MakeRoom() {
+  if (unfinished_.size() < most_unfinished_) return true;
+  // Looks at all of them only after as many new ones.
+  if (shut_down_.size() >= most_unfinished_) std::erase_if(shut_down_, IsClosed);
+  if (shut_down_.size() >= most_unfinished_) return false;
+  // The descriptor cannot be reused for another socket meanwhile, because only this thread creates
+  // sockets.
+  if (const Given& oldest = unfinished_.front(); !IsClosed(oldest)) {
+    ::shutdown(oldest.fd, SHUT_RDWR);
+    shut_down_.push_back(oldest);
   }
-  if (!arrival.expected) {
-    const bool is_accepted = all < kMostUnfinished && unfinished.size() < kUnfinishedStrange;
-    return is_accepted ? std::optional(now) : std::nullopt;
-  }
-  if (all >= kMostUnfinished) return now + kPause;
-  if (unfinished.size() < kUnfinishedExpected) return now;
-  Given& oldest = *unfinished.front();
-  if (now < oldest.since + kHandshakeTime) return oldest.since + kHandshakeTime;
-  // The descriptor cannot have been reused for another socket since the check, because only this
-  // thread creates sockets.
-  ::shutdown(oldest.fd, SHUT_RDWR);
-  oldest.hung_up = true;
-  return now;
+  unfinished_.pop_front();
+  return true;
 }
 
-void NetworkListener::Give(Arrival arrival, TimePoint now) {
-  const int fd = arrival.connection.get();
+void NetworkListener::Give(UniqueFd connection, std::string peer) {
+  const int fd = connection.get();
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (const auto cookie = ReadCookie(fd)) {
-    given_.push_back({fd, *cookie, std::move(arrival.peer), arrival.expected, now});
-  }
-  on_connection_(std::move(arrival.connection));
+  if (const auto cookie = ReadCookie(fd)) unfinished_.push_back({fd, *cookie, std::move(peer)});
+  on_connection_(std::move(connection));
 }
 
 void NetworkListener::OnCaller(const std::string& peer) {
-  const std::string text = Unescape(peer);
   last_call_ = std::chrono::steady_clock::now();
   had_callers_ = true;
-  for (Given& given : given_) {
-    if (given.peer == text) given.known = true;
-  }
-}
-
-void NetworkListener::ForgetClosed() {
-  std::erase_if(given_, [](const Given& given) { return ReadCookie(given.fd) != given.cookie; });
+  const auto is_peer = [text = Unescape(peer)](const Given& given) { return given.peer == text; };
+  if (std::any_of(callers_.begin(), callers_.end(), is_peer)) return;
+  const auto caller = std::find_if(unfinished_.begin(), unfinished_.end(), is_peer);
+  if (caller == unfinished_.end()) return;
+  callers_.push_back(std::move(*caller));
+  unfinished_.erase(caller);
 }
 
 void NetworkListener::WatchCallers(std::chrono::nanoseconds timeout,
@@ -207,12 +192,10 @@ void NetworkListener::WatchCallers(std::chrono::nanoseconds timeout,
 
 void NetworkListener::LookForCallers() {
   const TimePoint now = std::chrono::steady_clock::now();
-  ForgetClosed();
-  // An expected connection without authentication may still be the controller's.
-  const bool has_callers = std::any_of(given_.begin(), given_.end(), [](const Given& given) {
-    return given.known || (given.expected && !given.hung_up);
-  });
-  if (has_callers) {
+  std::erase_if(callers_, IsClosed);
+  std::erase_if(unfinished_, IsClosed);
+  // An unfinished connection may be the controller's.
+  if (!callers_.empty() || !unfinished_.empty()) {
     closed_at_.reset();
   } else if (std::exchange(had_callers_, false) && now - last_call_ < timeout_) {
     closed_at_ = now;
@@ -224,14 +207,11 @@ void NetworkListener::LookForCallers() {
   look_ = loop_->CallAt(now + kLookInterval, [this] { LookForCallers(); });
 }
 
-void NetworkListener::PauseUntil(TimePoint when, Arrival next) {
-  if (!pause_) loop_->Remove(socket_.get());
-  next_ = std::move(next);
-  pause_ = loop_->CallAt(when, [this] {
+void NetworkListener::Pause() {
+  loop_->Remove(socket_.get());
+  pause_ = loop_->CallAt(std::chrono::steady_clock::now() + kPause, [this] {
     pause_.reset();
-    Arrival arrival = std::exchange(next_, {});
-    if (arrival.connection.valid()) Admit(std::move(arrival));
-    if (!pause_) static_cast<void>(WatchSocket());
+    static_cast<void>(WatchSocket());
   });
 }
 

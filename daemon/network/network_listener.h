@@ -3,14 +3,14 @@
 // NetworkListener accepts a limited number of TCP connections on a free port of one address.
 //
 // gRPC could listen itself, but accepts without limit. Strangers could then use up this process's
-// descriptors, which its ranks' pipes need. Nor can strangers lock out the controller. A
-// connection is unfinished until the peer has authenticated over it (OnCaller). Slots for
-// unfinished connections are limited:
+// descriptors, which its ranks' pipes need. Nor can strangers lock out the controller:
 //
-// - For the controller's address and this host's own (the end of SSH's tunnel): if all slots are
-//   taken, the oldest unfinished connection is closed, but not before kHandshakeTime has passed.
-//   Until then the new connection and all later ones wait.
-// - For any other address: fewer slots, and new connections are closed at once if all are taken.
+// - The kernel holds back a connection without data for some seconds (TCP_DEFER_ACCEPT). It needs
+//   no descriptor and no memory of this process.
+// - A connection is unfinished until the peer has authenticated over it (OnCaller). gRPC closes
+//   it when its time for the handshake is over. If too many are unfinished, the oldest is closed.
+//
+// The address of a peer decides nothing: other users of the controller's host have it, too.
 //
 // The listener also distinguishes a dead controller from a silent one. The kernel closes a
 // process's connections however the process ends, and a live controller reconnects at once. If the
@@ -21,12 +21,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "daemon/loop/event_loop.h"
 #include "runtime/base/status.h"
@@ -34,10 +34,11 @@
 
 namespace ds::daemon {
 
-// Longer than a handshake takes on a busy host.
-inline constexpr std::chrono::seconds kHandshakeTime{2};
-inline constexpr std::size_t kUnfinishedExpected = 32;
-inline constexpr std::size_t kUnfinishedStrange = 8;
+// The limit of unfinished connections, and the part of the limit of open files that they may use.
+// To close the controller's connection, strangers would have to open as many within the time of its
+// handshake. gRPC takes about 80 KiB for each.
+inline constexpr std::size_t kMostUnfinished = 2048;
+inline constexpr std::size_t kUnfinishedPartOfFiles = 4;
 // A live controller calls well within this time, if necessary over a new connection.
 inline constexpr std::chrono::seconds kCallerReturns{2};
 
@@ -56,9 +57,8 @@ class NetworkListener {
   std::uint16_t port() const { return port_; }
   int fd() const { return socket_.get(); }
 
-  // `loop` must outlive the listener. `controller` is the expected IP address of the controller; ""
-  // = unknown, so every address is expected.
-  Status Start(EventLoop* loop, std::string controller, OnConnection on_connection);
+  // `loop` must outlive the listener.
+  Status Start(EventLoop* loop, OnConnection on_connection);
 
   // Call when the peer on the connection from `peer` has authenticated; the connection is then
   // kept. `peer` has gRPC's format, "ipv4:10.0.0.1:4711" or "ipv6:%5Bfd00::1%5D:4711".
@@ -77,38 +77,26 @@ class NetworkListener {
     int fd;
     std::uint64_t cookie;
     std::string peer;  // "10.0.0.1:4711" or "[fd00::1]:4711"
-    bool expected;     // from an expected address, the first kind above
-    TimePoint since;
-    bool known = false;    // authenticated
-    bool hung_up = false;  // shut down here; gRPC still has to close it
-  };
-  struct Arrival {
-    UniqueFd connection;
-    std::string peer;
-    bool expected = false;
   };
 
-  NetworkListener(UniqueFd socket, std::string address, std::uint16_t port)
-      : socket_(std::move(socket)), address_(std::move(address)), port_(port) {}
+  NetworkListener(UniqueFd socket, std::uint16_t port) : socket_(std::move(socket)), port_(port) {}
   Status WatchSocket();
   void Accept();
-  void Admit(Arrival arrival);
-  // Returns the time at which a slot is free for the connection: now or later. None: reject it.
-  std::optional<TimePoint> FindDeadline(const Arrival& arrival, TimePoint now);
-  void Give(Arrival arrival, TimePoint now);
-  // Stops accepting until `when`; then admits `next` first.
-  void PauseUntil(TimePoint when, Arrival next);
-  void ForgetClosed();
+  static bool IsClosed(const Given& given);
+  // Returns false if gRPC has not yet closed as many connections as this end has shut down.
+  bool MakeRoom();
+  void Give(UniqueFd connection, std::string peer);
+  void Pause();
   void LookForCallers();
 
   UniqueFd socket_;
-  const std::string address_;
   const std::uint16_t port_;
   EventLoop* loop_ = nullptr;
-  std::string controller_;
   OnConnection on_connection_;
-  std::vector<Given> given_;  // oldest first
-  Arrival next_;
+  std::size_t most_unfinished_ = kMostUnfinished;
+  std::deque<Given> unfinished_;  // oldest first
+  std::deque<Given> shut_down_;   // by this end; gRPC still has to close them
+  std::deque<Given> callers_;     // authenticated
   std::optional<EventLoop::TimerId> pause_;
   std::chrono::nanoseconds timeout_{};
   std::function<void()> on_gone_;

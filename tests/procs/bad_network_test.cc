@@ -20,6 +20,7 @@
 #include "cli/front/input_forwarder.h"
 #include "runtime/base/files.h"
 #include "tests/procs/network_job.h"
+#include "tests/procs/strangers.h"
 #include "tests/support/tcp_relay.h"
 
 namespace ds::procs {
@@ -41,6 +42,7 @@ class BadNetworkTest : public NetworkJob {
              cli::InputForwarder* input = nullptr) {
     std::vector<NetworkJobHost> hosts = {{.name = "h0"}, {.name = "h1"}};
     hosts[static_cast<std::size_t>(relayed)].way = [this](int port) {
+      port_ = port;
       relay_ = std::make_unique<TcpRelay>(port);
       return relay_->target();
     };
@@ -65,6 +67,7 @@ class BadNetworkTest : public NetworkJob {
   }
 
   std::unique_ptr<TcpRelay> relay_;
+  int port_ = 0;  // of the daemon behind the relay
   int cuts_ = 0;
 
  private:
@@ -82,6 +85,22 @@ TEST_F(BadNetworkTest, ASlowThinNetworkThatBreaksLosesNothing) {
   EXPECT_GE(cuts_, 2);
   EXPECT_EQ(listener_.text[1].size(), listener_.text[0].size());
   EXPECT_THAT(listener_.text[1], HasSubstr("\nrank 1 line 19999 "));
+  keeper_->Release();
+  EXPECT_TRUE(Ends(0));
+  EXPECT_TRUE(Ends(1));
+}
+
+// Other users of the controller's host connect to the daemon. All come from one address.
+TEST_F(BadNetworkTest, StrangersDoNotKeepTheControllerFromComingBack) {
+  Start(1, {TestRankPath(), "lines", "20000"});
+  ASSERT_FALSE(HasFailure());
+  const std::vector<UniqueFd> silent = ConnectStrangers(300, port_, "");
+  const std::vector<UniqueFd> talking = ConnectStrangers(100, port_, kFirstByte);
+  CutEvery(150'000, 1);
+  const cli::JobOutcome outcome = controller_->Run();
+  EXPECT_TRUE(outcome.ok()) << (outcome.ok() ? "" : outcome.failure().proof);
+  EXPECT_GE(cuts_, 2);
+  EXPECT_EQ(listener_.text[1].size(), listener_.text[0].size());
   keeper_->Release();
   EXPECT_TRUE(Ends(0));
   EXPECT_TRUE(Ends(1));

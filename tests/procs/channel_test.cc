@@ -1,8 +1,6 @@
 // The channel between hosts: who may call a daemon, and what strangers can do to it.
 
-#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,12 +14,15 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "daemon/network/network_listener.h"
 #include "proto/peer_name.h"
 #include "runtime/base/files.h"
 #include "tests/procs/daemon_job.h"
 #include "tests/procs/network_daemon.h"
+#include "tests/procs/strangers.h"
 #include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
@@ -36,30 +37,11 @@ using testing::Launch;
 // A call with these means over TLS or without; nothing of it may reach the daemon's job.
 StatusCode CodeOf(cli::DaemonClient& client) { return Prepare(client).status().code(); }
 
-sockaddr_in Address(const char* address, int port) {
-  sockaddr_in result{};
-  result.sin_family = AF_INET;
-  result.sin_port = htons(static_cast<std::uint16_t>(port));
-  ::inet_pton(AF_INET, address, &result.sin_addr);
-  return result;
-}
-
-UniqueFd ConnectTo(const char* address, int port, const char* from = "127.0.0.1") {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in own = Address(from, 0);
-  sockaddr_in to = Address(address, port);
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof(own)) != 0 ||
-      ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
-    fd.Reset();
-  }
-  return fd;
-}
-
-// Holds connections on which nothing is said, and makes a new one for each that is hung up on.
+// Holds connections that never finish their handshake, and makes a new one for each that is hung up
+// on.
 class Crowd {
  public:
-  Crowd(int size, int port, const char* from) : port_(port), from_(from), members_(size) {
-    for (UniqueFd& member : members_) member = ConnectTo("127.0.0.1", port_, from_);
+  Crowd(int size, int port) : port_(port), members_(ConnectStrangers(size, port, kFirstByte)) {
     thread_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) ReplaceTheHungUp();
     });
@@ -73,32 +55,23 @@ class Crowd {
     ::poll(polled.data(), polled.size(), kRoundMilliseconds);
     for (std::size_t i = 0; i < members_.size(); ++i) {
       // A handshake's bytes never come: what can be read is the end.
-      if (polled[i].revents != 0) members_[i] = ConnectTo("127.0.0.1", port_, from_);
+      if (polled[i].revents != 0) {
+        members_[i] = std::move(ConnectStrangers(1, port_, kFirstByte).front());
+      }
     }
   }
 
   const int port_;
-  const char* const from_;
   std::vector<UniqueFd> members_;
   std::jthread thread_;  // last: it uses the others
 };
 
-// An address from which the controller does not come.
-constexpr char kElsewhere[] = "127.0.0.2";
-
-// What sshd tells a daemon.
-NetworkDaemonOptions StartedFromLoopback() {
-  return {.wrapper = {"/usr/bin/env", "SSH_CONNECTION=127.0.0.1 22 127.0.0.1 22"}};
-}
-
-// Waits until the other side hangs up, reading what it says; false after a minute.
-bool AwaitHangUp(const UniqueFd& fd) {
-  char buffer[4096];
-  pollfd readable{fd.get(), POLLIN, 0};
-  while (::poll(&readable, 1, 60'000) == 1) {
-    if (::recv(fd.get(), buffer, sizeof(buffer), 0) <= 0) return true;
-  }
-  return false;
+// A daemon with few descriptors: a quarter of them is for unfinished connections.
+constexpr int kFewDescriptors = 256;
+constexpr int kFewUnfinished = kFewDescriptors / static_cast<int>(daemon::kUnfinishedPartOfFiles);
+NetworkDaemonOptions WithFewDescriptors() {
+  const std::string limit = "ulimit -n " + std::to_string(kFewDescriptors) + " && exec \"$@\"";
+  return {.wrapper = {"/bin/sh", "-c", limit, "sh"}};
 }
 
 // Why only root can see what the daemon has open.
@@ -235,69 +208,51 @@ TEST(ChannelTest, ADaemonsCertificateIsGoodBetweenItsDatesOnly) {
 TEST(ChannelTest, AHandshakeThatNeverEndsIsHungUpOn) {
   const NetworkDaemon daemon({.lease_seconds = 6});  // a handshake may take 2 s then
   ASSERT_TRUE(daemon.ok());
-  const UniqueFd silent = ConnectTo("127.0.0.1", daemon.port());
-  ASSERT_TRUE(silent.valid());
+  const std::vector<UniqueFd> started = ConnectStrangers(1, daemon.port(), kFirstByte);
   EXPECT_TRUE(Prepare(*daemon.Connect()).ok()) << "others are served meanwhile";
-  EXPECT_TRUE(AwaitHangUp(silent));
+  EXPECT_TRUE(AwaitHangUp(started[0]));
 }
 
-// Connects 200 times from elsewhere and waits until the daemon hangs up on the last.
-std::vector<UniqueFd> ConnectStrangers(const NetworkDaemon& daemon) {
-  std::vector<UniqueFd> strangers;
-  for (int i = 0; i < 200; ++i) {
-    strangers.push_back(ConnectTo("127.0.0.1", daemon.port(), kElsewhere));
-    EXPECT_TRUE(strangers.back().valid());
-  }
-  EXPECT_TRUE(AwaitHangUp(strangers.back())) << "beyond the bound";
-  return strangers;
-}
-
-TEST(ChannelTest, StrangersDoNotKeepTheControllerOut) {
-  const NetworkDaemon daemon(StartedFromLoopback());
+TEST(ChannelTest, SilentConnectionsCostTheDaemonNoDescriptor) {
+  if (::geteuid() != 0) return ds::testing::SkipWithout("root", kClosedToItsUser);
+  const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
-  const std::vector<UniqueFd> strangers = ConnectStrangers(daemon);
-  const auto prepared = Prepare(*daemon.Connect());
-  EXPECT_TRUE(prepared.ok()) << prepared.status().message();
+  const auto client = daemon.Connect();
+  ASSERT_TRUE(Prepare(*client).ok());
+  const std::size_t before = CountDescriptors(daemon.pid());
+  const std::vector<UniqueFd> strangers = ConnectStrangers(200, daemon.port(), "");
+  const auto another = daemon.Connect();  // behind them
+  ASSERT_TRUE(Prepare(*another).ok());
+  EXPECT_EQ(CountDescriptors(daemon.pid()), before + 1);
 }
 
 TEST(ChannelTest, StrangersCannotUseUpItsDescriptors) {
   if (::geteuid() != 0) return ds::testing::SkipWithout("root", kClosedToItsUser);
-  const NetworkDaemon daemon(StartedFromLoopback());
+  const NetworkDaemon daemon(WithFewDescriptors());
   ASSERT_TRUE(daemon.ok());
-  const std::vector<UniqueFd> strangers = ConnectStrangers(daemon);
-  EXPECT_LT(CountDescriptors(daemon.pid()), 64U);
+  const std::vector<UniqueFd> strangers = ConnectStrangers(400, daemon.port(), kFirstByte);
+  EXPECT_TRUE(AwaitHangUp(strangers[400 - 2 * kFewUnfinished])) << "beyond the bound";
+  EXPECT_LT(CountDescriptors(daemon.pid()), 3U * kFewUnfinished);
+  const auto client = daemon.Connect();
+  const auto prepared = Prepare(*client);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  EXPECT_TRUE(Launch(*client, RanksOf(2, {"wait"})).ok());
 }
 
-// Nobody has told this daemon where its controller is: all come from where it may be.
-TEST(ChannelTest, IdleConnectionsFromEverywhereDoNotKeepTheControllerOut) {
+// They share the controller's address, and come again at once.
+TEST(ChannelTest, TheControllerGetsBackInThroughACrowd) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
-  std::vector<UniqueFd> strangers;
-  for (int i = 0; i < 80; ++i) {
-    strangers.push_back(
-        ConnectTo("127.0.0.1", daemon.port(), i % 2 == 0 ? "127.0.0.1" : kElsewhere));
-    ASSERT_TRUE(strangers.back().valid());
-  }
-  const auto prepared = Prepare(*daemon.Connect());
+  ds::testing::TcpRelay relay(daemon.port());
+  const auto client = daemon.Connect(relay.target());
+  ASSERT_TRUE(Prepare(*client).ok());
+  const Crowd crowd(80, daemon.port());
+  relay.Cut();
+  // Well within its lease.
+  StatusOr<v1::PrepareResponse> prepared = Prepare(*client);
+  // A call that was under way when the connection broke says so; the next one connects.
+  if (!prepared.ok()) prepared = Prepare(*client);
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
-}
-
-// Even those who share the controller's host, and come again at once.
-TEST(ChannelTest, TheControllerGetsBackInThroughACrowd) {
-  for (const char* from : {kElsewhere, "127.0.0.1"}) {
-    const NetworkDaemon daemon(StartedFromLoopback());
-    ASSERT_TRUE(daemon.ok());
-    ds::testing::TcpRelay relay(daemon.port());
-    const auto client = daemon.Connect(relay.target());
-    ASSERT_TRUE(Prepare(*client).ok());
-    const Crowd crowd(80, daemon.port(), from);
-    relay.Cut();
-    // Well within its lease.
-    StatusOr<v1::PrepareResponse> prepared = Prepare(*client);
-    // A call that was under way when the connection broke says so; the next one connects.
-    if (!prepared.ok()) prepared = Prepare(*client);
-    EXPECT_TRUE(prepared.ok()) << from << ": " << prepared.status().message();
-  }
 }
 
 TEST(ChannelTest, AnOversizedRequestIsRefusedAndNothingElseHappens) {
