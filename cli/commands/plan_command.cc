@@ -516,7 +516,9 @@ StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const T
   for (JobHost& host : job->plan.world.hosts) {
     CompleteHost(flags, exports.environment, shell, &host);
   }
-  job->argv = MakeUserProgram(flags, words).argv;
+  LaunchFlags found = flags;
+  found.python = FindInterpreter(flags.python, exports.environment, shell);
+  job->argv = MakeUserProgram(found, words).argv;
   job->environment = MakeJobEnvironment(flags);
   job->environment.master_addr = MasterAddress(flags, job->plan);
   job->environment.master_port = flags.master_port;

@@ -74,6 +74,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckEngine(flags, words));
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest(words[0], flags, invocation.command_line));
+  flags.python = FindInterpreter(flags.python, request.exports, request.shell);
   const JobPlan plan = PlanJob(std::move(request));
   const RankProgram program = MakeUserProgram(flags, words);
   DS_RETURN_IF_ERROR(CheckScript(plan, program.script));

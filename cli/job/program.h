@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
+#include "cli/job/job_plan.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -16,14 +17,23 @@ namespace ds::cli {
 // argv is replaced by the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
-  std::string script;           // a file in argv that must exist on every host; "" = none
-  int local_rank_position = 0;  // position of --local_rank=N in argv, at most its end; 0 = none
+  std::string script;            // a file in argv that must exist on every host; "" = none
+  bool has_interpreter = false;  // argv[0] is the interpreter of a Python script or module
+  int local_rank_position = 0;   // position of --local_rank=N in argv, at most its end; 0 = none
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
   bool begins_again = false;                               // a restart without a checkpoint
   std::string
       unusable;  // with begins_again: the run's unusable checkpoint and its damage; "" = none
 };
+
+// Returns the absolute path of an interpreter that is named without a slash, as PATH of this host
+// leads to it (that of `exports`, else of `shell`). Every host then runs this path, so an activated
+// environment is in effect everywhere, not on this host only. Links are not resolved: Python
+// finds its environment by the link. Any other `python`, and a name that this host does not have,
+// is returned unchanged. Reads the file system.
+std::string FindInterpreter(const std::string& python, const Environment& exports,
+                            const Shell& shell);
 
 // Makes the user's program from `words`, the words after the launch flags. A Python program gets
 // its interpreter, a script is checked on every host, any other program stays unchanged. Requires

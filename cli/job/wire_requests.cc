@@ -98,6 +98,7 @@ v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& pro
   if (search_path != nullptr) request.set_search_path(*search_path);
   for (const std::string& device : host.devices) request.add_devices(device);
   request.set_describe_cores(job.flags.bind_cores_to_rank);
+  request.set_is_interpreter(program.has_interpreter);
   return request;
 }
 

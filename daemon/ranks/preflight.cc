@@ -73,6 +73,11 @@ v1::Finding CheckProgram(const v1::PrepareRequest& request, const PreflightConte
   if (search_path.empty()) search_path = kDefaultSearchPath;
   const auto found = FindProgram(request.program(), search_path, request.working_directory());
   if (found.ok()) return MakeOk("program", *found);
+  if (request.is_interpreter()) {
+    return MakeFinding(v1::Finding::FAIL, "program", found.status().message(),
+                       "every host runs this Python interpreter: make it or its environment "
+                       "available under this path, or name one that all hosts have with --python");
+  }
   return MakeFinding(v1::Finding::FAIL, "program", found.status().message(),
                      "check the program's name and that it is installed on this host");
 }

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+
+#include "tests/support/program.h"
+
 namespace ds::cli {
 namespace {
 
@@ -34,6 +39,48 @@ TEST(UserProgramTest, TheNativeEngineRunsPythonProgramsInDsrunCompat) {
   EXPECT_EQ(CheckEngine(native, {"./prog", "x.py"}).message(),
             "--engine native is for Python programs (*.py, or -m MODULE), and './prog' is none: "
             "leave the flag out");
+}
+
+TEST(UserProgramTest, OnlyAScriptOrModuleHasAnInterpreter) {
+  EXPECT_TRUE(MakeUserProgram({}, {"train.py"}).has_interpreter);
+  EXPECT_TRUE(MakeUserProgram({.module = true}, {"pkg"}).has_interpreter);
+  EXPECT_FALSE(MakeUserProgram({}, {"python3", "train.py"}).has_interpreter);
+  EXPECT_FALSE(MakeUserProgram({.no_python = true}, {"train.py"}).has_interpreter);
+}
+
+class InterpreterTest : public ::testing::Test {
+ protected:
+  InterpreterTest() {
+    for (const char* name : {"one", "two"})
+      std::filesystem::create_directory(folder_.path() / name);
+    std::filesystem::create_symlink("/bin/sh", folder_.path() / "two" / "py");
+  }
+  std::string Find(const std::string& python, const std::string& path) const {
+    return FindInterpreter(python, {}, {{{"PATH", path}}, folder_.path()});
+  }
+  std::string Path(const char* name) const { return (folder_.path() / name).string(); }
+
+  const ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(InterpreterTest, ANameBecomesItsPathHereWithoutResolvingTheLink) {
+  EXPECT_EQ(Find("py", "/no/such:" + Path("one") + ":" + Path("two") + ":/bin"), Path("two/py"));
+  EXPECT_EQ(Find("py", "two"), Path("two/py")) << "a relative folder is one of this host";
+  EXPECT_EQ(Find("sh", "/no/such:/bin"), "/bin/sh");
+}
+
+TEST_F(InterpreterTest, WhatIsAPathOrNotHereStaysAsItIs) {
+  EXPECT_EQ(Find("./py", Path("two")), "./py");
+  EXPECT_EQ(Find("/no/py", Path("two")), "/no/py");
+  EXPECT_EQ(Find("py", Path("one")), "py");
+  EXPECT_EQ(Find("two", folder_.path()), "two") << "a folder";
+  EXPECT_EQ(FindInterpreter("py", {}, {}), "py");
+}
+
+TEST_F(InterpreterTest, TheRanksPathComesFirst) {
+  const Shell shell{{{"PATH", "/bin"}}, "/"};
+  EXPECT_EQ(FindInterpreter("py", {{"PATH", Path("two")}}, shell), Path("two/py"));
+  EXPECT_EQ(FindInterpreter("sh", {{"PATH", Path("two")}}, shell), "sh");
 }
 
 TEST(UserProgramTest, OnlyAScriptIsAFileThatMustBeThere) {

@@ -56,6 +56,14 @@ TEST_F(PreflightTest, AMissingProgramFails) {
   EXPECT_EQ(Level("program"), v1::Finding::FAIL);
 }
 
+TEST_F(PreflightTest, AMissingInterpreterIsMissingAtThePathOfEveryHost) {
+  request_.set_program("/no/such/env/bin/python3");
+  request_.set_is_interpreter(true);
+  EXPECT_EQ(Level("program"), v1::Finding::FAIL);
+  EXPECT_NE(Find("program").message().find("/no/such/env/bin/python3"), std::string::npos);
+  EXPECT_NE(Find("program").hint().find("--python"), std::string::npos);
+}
+
 TEST_F(PreflightTest, WithoutAPathProgramsAreWhereTheyUsuallyAre) {
   request_.set_program("true");
   context_.search_path.clear();
