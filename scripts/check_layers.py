@@ -75,7 +75,7 @@ DAEMON = {
     "logs": {"loop"},
     "ranks": {"host", "logs"},
     "job": {"loop", "host", "logs", "ranks"},
-    "network": {"loop", "job"},
+    "network": {"loop", "ranks", "job"},
     "": {"loop", "host", "job", "network"},
 }
 FLOORS = {"cli": CLI, "daemon": DAEMON}

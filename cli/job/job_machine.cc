@@ -7,6 +7,7 @@
 
 #include "cli/host/host_daemon.h"
 #include "cli/job/memory_shortage.h"
+#include "cli/job/python_versions.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
 
@@ -216,9 +217,10 @@ void JobMachine::OnProgram(StatusOr<RankProgram> program) {
 
 void JobMachine::Prepare(int node_rank) {
   ++awaited_;
-  actions_.push_back({.host = prepared_[node_rank].number,
-                      .generation = generation_,
-                      .what = MakePrepareRequest(job_, program_, node_rank, generation_)});
+  v1::PrepareRequest request = MakePrepareRequest(job_, program_, node_rank, generation_);
+  if (phase_ == Phase::kPort) request.set_describe_python(false);  // its host has answered before
+  actions_.push_back(
+      {.host = prepared_[node_rank].number, .generation = generation_, .what = std::move(request)});
 }
 
 void JobMachine::On(const UserSignal& signal) {
@@ -249,6 +251,7 @@ void JobMachine::OnAllPrepared() {
     if (!ready.ok()) refusals.push_back(ready.failure());
   }
   if (refusals.empty()) {
+    WarnOfPythonDifference();
     const JobOutcome bound = BindToCores();
     return bound.ok() ? AwaitFence() : Conclude(bound);
   }
@@ -269,6 +272,19 @@ JobOutcome JobMachine::CheckHost(int node_rank) {
   if (!skew.empty()) observer_->OnNotice(skew);
   observer_->OnPrepared(host.host, *answer);
   return Overcommit(CheckHostMemory({job_, *parts_.program, host, *answer}));
+}
+
+void JobMachine::WarnOfPythonDifference() {
+  std::vector<HostPython> hosts;
+  for (std::size_t i = 0; i < prepared_.size(); ++i) {
+    const StatusOr<v1::PrepareResponse>& answer = prepared_[i].answer;
+    if (answer.ok() && answer->has_python()) {
+      hosts.push_back({job_.world.hosts[i].host, answer->python()});
+    }
+  }
+  std::string warning = ExplainPythonDifference(hosts);
+  if (!warning.empty() && warning != python_warning_) observer_->OnNotice(warning);
+  python_warning_ = std::move(warning);
 }
 
 JobOutcome JobMachine::Overcommit(const JobOutcome& fits) {
@@ -363,6 +379,7 @@ void JobMachine::OnSpareAnswered() {
   observer_->OnNotice("spare host " + job_.spares[spare_].host + " replaces host " +
                       lost_.begin()->second.name);
   lost_.erase(lost_.begin());
+  if (lost_.empty()) WarnOfPythonDifference();
   ReplaceNext();
 }
 

@@ -119,6 +119,8 @@ class JobMachine {
   std::string ExplainNoGeneration() const;
   // Checks the host's response to Prepare.
   JobOutcome CheckHost(int node_rank);
+  // Warns once of the same difference.
+  void WarnOfPythonDifference();
   // Returns the shortage, or only reports it if the user allows overcommitment.
   JobOutcome Overcommit(const JobOutcome& fits);
   JobOutcome BindToCores();
@@ -164,6 +166,7 @@ class JobMachine {
     std::string name;
     bool ended;  // it has reported the end of its ranks
   };
+  std::string python_warning_;            // the last one
   std::map<int, LostHost> lost_;          // by node rank
   std::vector<HostChange> early_losses_;  // while no rank ran
   std::string unended_;  // processes of the last generation that may still run; "" = none

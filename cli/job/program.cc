@@ -42,6 +42,13 @@ std::string FindInterpreter(const std::string& python, const Environment& export
   return python;
 }
 
+bool IsPython(std::string_view program) {
+  constexpr std::string_view kName = "python";
+  const std::string_view name = program.substr(program.rfind('/') + 1);
+  return name.starts_with(kName) &&
+         name.find_first_not_of("0123456789.", kName.size()) == std::string_view::npos;
+}
+
 RankProgram MakeUserProgram(const LaunchFlags& flags, const std::vector<std::string>& words) {
   if (words.empty()) return {};
   RankProgram program{.script = FindScript(flags, words)};

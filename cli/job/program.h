@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct RankProgram {
 // is returned unchanged. Reads the file system.
 std::string FindInterpreter(const std::string& python, const Environment& exports,
                             const Shell& shell);
+
+// Returns true if a program of this name or path is a Python interpreter: python, python3.12.
+bool IsPython(std::string_view program);
 
 // Makes the user's program from `words`, the words after the launch flags. A Python program gets
 // its interpreter, a script is checked on every host, any other program stays unchanged. Requires

@@ -99,6 +99,10 @@ v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& pro
   for (const std::string& device : host.devices) request.add_devices(device);
   request.set_describe_cores(job.flags.bind_cores_to_rank);
   request.set_is_interpreter(program.has_interpreter);
+  if (job.world.hosts.size() > 1 && (program.has_interpreter || IsPython(program.argv.front()))) {
+    request.set_describe_python(true);
+    for (const auto& variable : host.exports) AddVariable(variable, request.mutable_environment());
+  }
   return request;
 }
 

@@ -58,6 +58,9 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
+  // The daemon's own, "NAME=value". It never changes; callable on any thread.
+  const std::vector<std::string>& environment() const { return options_.environment; }
+
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/ranks/python_facts.h"
 #include "proto/grpc_log.h"
 #include "proto/grpc_threads.h"
 #include "runtime/base/log.h"
@@ -127,7 +128,13 @@ Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
 grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
                                     v1::PrepareResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Prepare(*request); }), response);
+  auto answer = RunOnLoop(loop_, [&] { return supervisor_->Prepare(*request); });
+  // Runs outside the loop, because it waits for the interpreter.
+  if (answer.ok() && request->describe_python()) {
+    auto python = DescribePython(*request, supervisor_->environment());
+    if (python) *answer->mutable_python() = *std::move(python);
+  }
+  return Respond(std::move(answer), response);
 }
 
 grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,

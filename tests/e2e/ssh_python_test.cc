@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SshPythonTest : public SshJob {
  protected:
@@ -35,6 +36,13 @@ class SshPythonTest : public SshJob {
   void MakeEnvironment(int host) {
     OnHost(host, "/usr/bin/python3 -m venv --without-pip " + environment());
   }
+  // What nobody may import.
+  void MakeTorch(int host, const std::string& version) {
+    OnHost(host, "cd " + environment() +
+                     "/lib/python3*/site-packages && mkdir torch && echo 'raise 1' "
+                     ">torch/__init__.py && echo '__version__ = \"" +
+                     version + "\"' >torch/version.py");
+  }
   ProgramResult RunPython(const std::vector<std::string>& flags = {}) {
     std::vector<std::string> command = Command(flags, "");
     command.resize(command.size() - 3);
@@ -51,6 +59,7 @@ TEST_F(SshPythonTest, TheActivatedEnvironmentIsUsedOnEveryHost) {
   EXPECT_EQ(result.status, 0) << result.err;
   const std::string place = environment() + "/bin/python3 " + environment() + "\n";
   EXPECT_THAT(result.out, AllOf(HasSubstr("rank 0 " + place), HasSubstr("rank 1 " + place)));
+  EXPECT_THAT(result.err, Not(HasSubstr("the hosts differ")));
 }
 
 TEST_F(SshPythonTest, AHostWithoutItRefusesTheJob) {
@@ -63,6 +72,18 @@ TEST_F(SshPythonTest, AHostWithoutItRefusesTheJob) {
   const ProgramResult named = RunPython({"--python", "/usr/bin/python3"});
   EXPECT_EQ(named.status, 0) << named.err;
   EXPECT_THAT(named.out, HasSubstr("rank 1 /usr/bin/python3 /usr\n"));
+}
+
+TEST_F(SshPythonTest, DifferentVersionsOfPytorchAreShown) {
+  for (int i = 0; i < 2; ++i) {
+    MakeEnvironment(i);
+    MakeTorch(i, "2.1" + std::to_string(i) + ".0+cpu");
+  }
+  const ProgramResult result = RunPython();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the hosts differ: h0 has Python 3"),
+                                HasSubstr(" with torch 2.10.0+cpu, h1 has Python 3"),
+                                HasSubstr(" with torch 2.11.0+cpu")));
 }
 
 }  // namespace

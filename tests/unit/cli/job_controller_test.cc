@@ -239,6 +239,17 @@ TEST_F(JobControllerTest, AClockThatIsFarOffIsANotice) {
   EXPECT_NE(observer_.notices[0].find(" s behind; the times"), std::string::npos);
 }
 
+TEST_F(JobControllerTest, DifferentPythonsAreOneNotice) {
+  AddHost("a", {{Ended()}});
+  AddHost("b", {{Ended()}});
+  daemons_[0]->prepare_answer.mutable_python()->set_version("3.11.2");
+  daemons_[1]->prepare_answer.mutable_python()->set_version("3.12.1");
+  EXPECT_TRUE(Controller().Run().ok());
+  ASSERT_EQ(observer_.notices.size(), 1U);
+  EXPECT_EQ(observer_.notices[0].find("the hosts differ: a has Python 3.11.2 without torch, b "),
+            0U);
+}
+
 TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {
   AddHost("a", {{Output(0, "running\n")}});
   JobController& controller = Controller(/*max_restarts=*/5, /*grace_seconds=*/60);

@@ -83,6 +83,16 @@ TEST_F(InterpreterTest, TheRanksPathComesFirst) {
   EXPECT_EQ(FindInterpreter("sh", {{"PATH", Path("two")}}, shell), "sh");
 }
 
+TEST(IsPythonTest, LooksAtTheLastPartOfThePath) {
+  for (const char* name : {"python", "python3", "/usr/bin/python3.12", "./python2"}) {
+    EXPECT_TRUE(IsPython(name)) << name;
+  }
+  for (const char* name :
+       {"", "pythonw", "python3/run", "/python3/sh", "ipython", "python3-config"}) {
+    EXPECT_FALSE(IsPython(name)) << name;
+  }
+}
+
 TEST(UserProgramTest, OnlyAScriptIsAFileThatMustBeThere) {
   EXPECT_EQ(MakeUserProgram({}, {"d/train.py", "x.py"}).script, "d/train.py");
   EXPECT_EQ(MakeUserProgram({}, {"./prog", "x.py"}).script, "");

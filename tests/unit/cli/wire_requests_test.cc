@@ -44,6 +44,22 @@ TEST(PrepareRequestTest, ThePathIsTheHostsOwnUnlessItIsExported) {
   EXPECT_EQ(MakePrepareRequest(job, kProgram, 0, 0).search_path(), "/opt");
 }
 
+TEST(PrepareRequestTest, HostsDescribeTheirPythonWhereThereAreSeveral) {
+  JobPlan job = TwoHosts();
+  const v1::PrepareRequest other = MakePrepareRequest(job, kProgram, 1, 0);
+  EXPECT_FALSE(other.describe_python() || other.is_interpreter());
+  EXPECT_EQ(other.environment_size(), 0);
+  const RankProgram script{.argv = {"/env/bin/py", "x.py"}, .has_interpreter = true};
+  const v1::PrepareRequest own = MakePrepareRequest(job, script, 1, 0);
+  EXPECT_TRUE(own.describe_python() && own.is_interpreter());
+  ASSERT_EQ(own.environment_size(), 1);
+  EXPECT_EQ(own.environment(0).name(), "X");
+  const v1::PrepareRequest named = MakePrepareRequest(job, {.argv = {"python3", "x"}}, 1, 0);
+  EXPECT_TRUE(named.describe_python() && !named.is_interpreter());
+  job.world.hosts.pop_back();
+  EXPECT_FALSE(MakePrepareRequest(job, script, 0, 0).describe_python());
+}
+
 TEST(PrepareRequestTest, NamesTheDevicesOfTheHost) {
   JobPlan job = TwoHosts();
   job.world.hosts[1].devices = {"3", "GPU-8f2a"};
