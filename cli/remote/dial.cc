@@ -46,8 +46,6 @@ int MillisUntil(Interrupter::Deadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
 }
 
-HostFailure Interrupted() { return {.kind = FailureKind::kInterrupted, .message = "interrupted"}; }
-
 HostFailure TimedOut(const HostPort& target, const std::string& what) {
   return {.kind = FailureKind::kTimeout,
           .message = NameHostPort(target) + ": " + what,
@@ -114,7 +112,7 @@ HostResult<std::vector<Address>> ResolveInTime(const HostPort& target,
   }).detach();
   std::unique_lock lock(shared->mutex);
   while (!shared->ready) {
-    if (interrupter->interrupted()) return Interrupted();
+    if (interrupter->interrupted()) return InterruptedFailure();
     if (SteadyClock::now() >= deadline) {
       return HostFailure{.kind = FailureKind::kName,
                          .message = "'" + target.host + "': the name servers do not answer",
@@ -152,7 +150,7 @@ HostResult<UniqueFd> ConnectTo(const Address& address, const HostPort& target,
     do {
       count = ::poll(watched.data(), watched.size(), MillisUntil(deadline));
     } while (count < 0 && errno == EINTR);
-    if (watched[1].revents != 0) return Interrupted();
+    if (watched[1].revents != 0) return InterruptedFailure();
     if (count == 0) return TimedOut(target, "no answer");
     socklen_t size = sizeof(error);
     ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);

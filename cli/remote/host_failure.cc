@@ -13,6 +13,10 @@ std::string Padded(std::string_view text, std::size_t width) {
 
 }  // namespace
 
+HostFailure InterruptedFailure() {
+  return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
+}
+
 std::string_view FailureName(FailureKind kind) {
   switch (kind) {
     case FailureKind::kName:

@@ -34,11 +34,15 @@ struct HostFailure {
   std::string message;     // the problem and its location
   std::string hint;        // the remedy
   bool transient = false;  // another try may succeed
+  bool hung = false;       // a call that no deadline ends did not return
 };
 
 using HostOutcome = Outcome<HostFailure>;
 template <typename T>
 using HostResult = Result<T, HostFailure>;
+
+// Returns the failure of a start that the user has cancelled.
+HostFailure InterruptedFailure();
 
 // Returns the failure's name in the table: "name", "refused", "host key", ...
 std::string_view FailureName(FailureKind kind);

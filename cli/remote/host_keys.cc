@@ -223,6 +223,7 @@ Status Remember(const std::string& line, const std::filesystem::path& path) {
 
 HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteTarget& target) {
   std::vector<std::string> files = KnownHostsFiles(session.host_keys());
+  session.attempt()->Enter({"reading the files of known hosts", "does their file system hang?"});
   const std::lock_guard lock(mutex_);
   const HostOutcome revoked = CheckRevoked(session);
   if (!revoked.ok()) return revoked.failure();

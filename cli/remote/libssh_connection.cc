@@ -262,11 +262,11 @@ void SshTunnel::Accept() {
 
 }  // namespace
 
-HostResult<std::unique_ptr<RemoteConnection>> LibsshConnection::Open(
-    const RemoteTarget& target, HostKeys* host_keys, Interrupter* interrupter,
-    Interrupter::Deadline deadline) {
-  auto session = std::make_unique<SshSession>(interrupter);
-  const HostOutcome reached = session->Connect(target, deadline);
+HostResult<std::unique_ptr<RemoteConnection>> LibsshConnection::Open(const RemoteTarget& target,
+                                                                     HostKeys* host_keys,
+                                                                     HostAttempt* attempt) {
+  auto session = std::make_unique<SshSession>(attempt);
+  const HostOutcome reached = session->Connect(target);
   if (!reached.ok()) return session->AddConfigHint(reached.failure());
   const HostResult<std::string> known = host_keys->Check(*session, target);
   if (!known.ok()) return known.failure();

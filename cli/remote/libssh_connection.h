@@ -16,8 +16,7 @@ class LibsshConnection : public RemoteConnection {
   // Connects, checks the host's key and logs in.
   static HostResult<std::unique_ptr<RemoteConnection>> Open(const RemoteTarget& target,
                                                             HostKeys* host_keys,
-                                                            Interrupter* interrupter,
-                                                            Interrupter::Deadline deadline);
+                                                            HostAttempt* attempt);
 
   void SetDeadline(Interrupter::Deadline deadline) override { session_->SetDeadline(deadline); }
   HostResult<CommandResult> Run(const RemoteCommand& command) override;

@@ -7,7 +7,7 @@
 // which, names the host, and makes the connection unusable. Destroying a connection ends its local
 // processes; processes that a command left running on the host continue.
 //
-// Not thread-safe. The interrupter passed to Open must outlive the connection, but not the tunnel.
+// Not thread-safe. The attempt passed to Open must outlive the connection, but not the tunnel.
 
 #include <memory>
 #include <string>
@@ -43,7 +43,7 @@ class RemoteConnection {
  public:
   virtual ~RemoteConnection() = default;
 
-  // Sets the deadline of all later calls.
+  // Sets the deadline of all later calls, and of the attempt.
   virtual void SetDeadline(Interrupter::Deadline deadline) = 0;
   virtual HostResult<CommandResult> Run(const RemoteCommand& command) = 0;
   // Opens a tunnel to `daemon`, as the host resolves it. Fails as kPort if the host's sshd cannot

@@ -1,5 +1,8 @@
 #include "cli/remote/remote_daemon.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <sstream>
@@ -221,13 +224,25 @@ HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& bi
   return StartPlaced(shell, *placed, binary, facts, start);
 }
 
+// The hostfile's key must be readable. It may be on a file system that hangs.
+HostOutcome CheckIdentity(const RemoteTarget& target, HostAttempt* attempt) {
+  if (target.identity.empty()) return HostOutcome();
+  attempt->Enter({"looking for the key " + target.identity, "does its file system hang?"});
+  if (::access(target.identity.c_str(), R_OK) == 0) return HostOutcome();
+  return HostFailure{
+      .kind = FailureKind::kAuthentication,
+      .message = ErrnoError(errno, "identity=" + target.identity).message(),
+      .hint = "identity= in the hostfile must name a file that is readable on this machine"};
+}
+
 HostResult<std::unique_ptr<RemoteConnection>> Connect(const RemoteTarget& target,
-                                                      const RemoteJob& job,
-                                                      Interrupter::Deadline deadline) {
+                                                      const RemoteJob& job, HostAttempt* attempt) {
+  const HostOutcome identity = CheckIdentity(target, attempt);
+  if (!identity.ok()) return identity.failure();
   if (job.transport == SshTransport::kSshClient) {
-    return SshClientConnection::Open(target, job.interrupter, deadline);
+    return SshClientConnection::Open(target, attempt);
   }
-  return LibsshConnection::Open(target, job.host_keys, job.interrupter, deadline);
+  return LibsshConnection::Open(target, job.host_keys.get(), attempt);
 }
 
 void AddNotice(const std::string& notice, StartedDaemon* started) {
@@ -237,11 +252,11 @@ void AddNotice(const std::string& notice, StartedDaemon* started) {
 
 // Dials the daemon's port: a firewall may block it even if SSH's port is open. If the port cannot
 // be reached, or SSH itself needed a proxy, opens a tunnel through SSH.
-HostOutcome ReachPort(RemoteConnection* connection, const RemoteJob& job, StartedDaemon* started) {
+HostOutcome ReachPort(RemoteConnection* connection, HostAttempt* attempt, StartedDaemon* started) {
   const HostPort daemon{started->address, started->port};
   if (!connection->peer_address().empty()) {
-    const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
-    const HostResult<UniqueFd> dialled = Dial(daemon, deadline, job.interrupter);
+    connection->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
+    const HostResult<UniqueFd> dialled = Dial(daemon, attempt->deadline(), attempt->interrupter());
     if (dialled.ok()) return HostOutcome();
     if (dialled.failure().kind == FailureKind::kInterrupted) return dialled.failure();
     AddNotice("its daemon is reached through SSH, because " + dialled.failure().message, started);
@@ -279,12 +294,14 @@ HostResult<StartedDaemon> ParseListenResponse(const std::string& printed) {
 
 HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
-                                            const RemoteJob& job, Interrupter::Deadline deadline) {
-  const HostResult<std::unique_ptr<RemoteConnection>> connection = Connect(target, job, deadline);
+                                            const RemoteJob& job, HostAttempt* attempt) {
+  const HostResult<std::unique_ptr<RemoteConnection>> connection = Connect(target, job, attempt);
   if (!connection.ok()) return connection.failure();
   RemoteShell shell(connection->get(), target.wrapper);
+  attempt->Enter({"reading dsrund, which is installed with dsrun", "does its file system hang?"});
   const StatusOr<DaemonBinary>& binary = job.binary.get();
   if (!binary.ok()) return StartFailure(binary.status().message());
+  attempt->Enter({.doing = "starting dsrund on the host"});
   const HostResult<RemoteFacts> facts = AskForFacts(&shell, *binary);
   if (!facts.ok()) return facts.failure();
   const RemoteStart start{
@@ -292,7 +309,7 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
   HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
   AddNotice((*connection)->notice(), &*started);
-  const HostOutcome port = ReachPort(connection->get(), job, &*started);
+  const HostOutcome port = ReachPort(connection->get(), attempt, &*started);
   if (!port.ok()) return port.failure();
   return started;
 }

@@ -17,9 +17,9 @@
 
 #include "cli/flags/launch_flags.h"
 #include "cli/remote/daemon_binary.h"
+#include "cli/remote/host_attempt.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/host_keys.h"
-#include "cli/remote/interrupter.h"
 #include "cli/remote/remote_connection.h"
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/remote_target.h"
@@ -29,7 +29,7 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// The settings that all hosts of a job share. Pointers must be valid during the call.
+// The settings that all hosts of a job share. A call that blocks holds a copy.
 struct RemoteJob {
   std::string job_id;
   std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
@@ -37,8 +37,7 @@ struct RemoteJob {
   // Read while the first hosts are being reached.
   std::shared_future<StatusOr<DaemonBinary>> binary;
   SshTransport transport = SshTransport::kLibssh;
-  HostKeys* host_keys = nullptr;  // for kLibssh
-  Interrupter* interrupter = nullptr;
+  std::shared_ptr<HostKeys> host_keys;  // for kLibssh
 };
 
 struct StartedDaemon {
@@ -54,10 +53,10 @@ struct StartedDaemon {
   std::string target() const;
 };
 
-// Tries once; `deadline` limits the time to reach the host.
+// Tries once. The attempt's deadline limits the time to reach the host; later steps set their own.
 HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
-                                            const RemoteJob& job, Interrupter::Deadline deadline);
+                                            const RemoteJob& job, HostAttempt* attempt);
 
 // Parses the line of a ListenResponse that dsrund prints. Pure.
 HostResult<StartedDaemon> ParseListenResponse(const std::string& printed);

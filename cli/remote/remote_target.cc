@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <sstream>
 
@@ -52,9 +51,6 @@ StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port
   // The hostfile's parser has checked that it is a number.
   target.port = port.empty() ? default_port : ParseNumber<int>(port).value();
   target.identity = WithHome(ValueOf(entry, "identity"));
-  if (!target.identity.empty() && ::access(target.identity.c_str(), R_OK) != 0) {
-    return ErrnoError(errno, "host '" + entry.name + "': identity=" + target.identity);
-  }
   target.host_keys = ListHostKeys(entry);
   std::istringstream words(ValueOf(entry, "exec"));
   for (std::string word; words >> word;) target.wrapper.push_back(word);

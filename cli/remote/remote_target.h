@@ -3,7 +3,7 @@
 // RemoteTarget is the hostfile's description of how to reach a host. ~/.ssh/config, then SSH's
 // defaults, supply missing values (port 0, empty texts).
 //
-// Pure, except that it checks whether the identity file is readable.
+// Pure, except for the home directory.
 
 #include <string>
 #include <string_view>
@@ -26,8 +26,8 @@ struct RemoteTarget {
   std::vector<std::string> wrapper;    // of exec=: runs commands where the ranks run
 };
 
-// `default_port` (0 = none) applies if the entry names no port. kInvalidArgument for a missing
-// identity file or a user named twice.
+// `default_port` (0 = none) applies if the entry names no port. kInvalidArgument for a
+// user named twice.
 StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port);
 
 // Returns the user's home folder for SSH's files: $HOME, else from the user database.

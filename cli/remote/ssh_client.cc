@@ -408,12 +408,14 @@ void SshClientTunnel::Accept() {
 
 }  // namespace
 
-HostResult<std::unique_ptr<RemoteConnection>> SshClientConnection::Open(
-    const RemoteTarget& target, Interrupter* interrupter, Interrupter::Deadline deadline) {
-  const SshClient::Limits limits{.deadline = deadline, .interrupter = interrupter};
+HostResult<std::unique_ptr<RemoteConnection>> SshClientConnection::Open(const RemoteTarget& target,
+                                                                        HostAttempt* attempt) {
+  attempt->Enter({.doing = "logging in with ssh"});
+  const SshClient::Limits limits{.deadline = attempt->deadline(),
+                                 .interrupter = attempt->interrupter()};
   HostResult<std::unique_ptr<SshClient>> client = SshClient::Open(target, limits);
   if (!client.ok()) return client.failure();
-  return std::unique_ptr<RemoteConnection>(new SshClientConnection(*std::move(client), limits));
+  return std::unique_ptr<RemoteConnection>(new SshClientConnection(*std::move(client), attempt));
 }
 
 HostResult<CommandResult> SshClientConnection::Run(const RemoteCommand& command) {

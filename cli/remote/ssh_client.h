@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/remote/host_attempt.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
 #include "cli/remote/remote_connection.h"
@@ -118,21 +119,27 @@ class SshClientConnection : public RemoteConnection {
  public:
   // Logs in.
   static HostResult<std::unique_ptr<RemoteConnection>> Open(const RemoteTarget& target,
-                                                            Interrupter* interrupter,
-                                                            Interrupter::Deadline deadline);
+                                                            HostAttempt* attempt);
 
-  void SetDeadline(Interrupter::Deadline deadline) override { limits_.deadline = deadline; }
+  void SetDeadline(Interrupter::Deadline deadline) override {
+    attempt_->SetDeadline(deadline);
+    limits_.deadline = deadline;
+  }
   HostResult<CommandResult> Run(const RemoteCommand& command) override;
   HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& daemon) override;
   std::string peer_address() const override;
   std::string notice() const override { return notice_; }
 
  private:
-  SshClientConnection(std::unique_ptr<SshClient> client, SshClient::Limits limits)
-      : client_(std::move(client)), notice_(client_->notice()), limits_(limits) {}
+  SshClientConnection(std::unique_ptr<SshClient> client, HostAttempt* attempt)
+      : client_(std::move(client)),
+        notice_(client_->notice()),
+        attempt_(attempt),
+        limits_{.deadline = attempt->deadline(), .interrupter = attempt->interrupter()} {}
 
   std::unique_ptr<SshClient> client_;  // moved to the tunnel by OpenTunnel
   const std::string notice_;
+  HostAttempt* const attempt_;
   SshClient::Limits limits_;
 };
 

@@ -23,6 +23,10 @@ constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
 // usable through the agent only.
 constexpr char kNoPassphrase[] = "";
 
+constexpr char kHungFile[] = "does its file system hang?";
+constexpr char kHungAgent[] =
+    "'ssh-add -l' must answer at once; without SSH_AUTH_SOCK no agent is asked";
+
 bool SetText(ssh_session session, ssh_options_e option, const std::string& value) {
   return value.empty() || ::ssh_options_set(session, option, value.c_str()) == SSH_OK;
 }
@@ -66,6 +70,12 @@ HostKeyWords ReadKeyWords(const SshConfig& config, const std::string& folder,
           .revoked = Decoded(reader.get(), SSH_OPTIONS_GLOBAL_KNOWNHOSTS)};
 }
 
+// Returns the socket of the user's agent; "" = none.
+std::string FindAgent() {
+  const char* agent = std::getenv("SSH_AUTH_SOCK");
+  return agent == nullptr ? "" : agent;
+}
+
 // Returns the user name that SSH uses by default.
 std::string LocalUser() {
   passwd entry{};
@@ -92,8 +102,7 @@ std::string AuthenticationMethods(ssh_session session) {
 
 }  // namespace
 
-SshSession::SshSession(Interrupter* interrupter)
-    : interrupter_(interrupter), session_(::ssh_new()) {
+SshSession::SshSession(HostAttempt* attempt) : attempt_(attempt), session_(::ssh_new()) {
   DS_CHECK_MSG(session_ != nullptr, "out of memory");
 }
 
@@ -106,7 +115,7 @@ SshSession::~SshSession() {
 std::string SshSession::GetOption(ssh_options_e option) const { return OptionOf(session_, option); }
 
 HostFailure SshSession::DescribeBreak(FailureKind kind, const std::string& doing) const {
-  if (interrupter_ != nullptr && interrupter_->interrupted()) {
+  if (attempt_ != nullptr && attempt_->interrupter()->interrupted()) {
     return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
   }
   if (guard_ != nullptr && guard_->fired()) {
@@ -118,17 +127,19 @@ HostFailure SshSession::DescribeBreak(FailureKind kind, const std::string& doing
   return {.kind = kind, .message = place_ + ", while " + doing + ": " + ::ssh_get_error(session_)};
 }
 
-HostOutcome SshSession::Connect(const RemoteTarget& target, Interrupter::Deadline deadline) {
+HostOutcome SshSession::Connect(const RemoteTarget& target) {
+  attempt_->Enter({"reading the SSH configuration",
+                   "does the home directory hang, or a command of Match exec?"});
   const HostResult<Way> way = Configure(target);
   if (!way.ok()) return way.failure();
   place_ = way->endpoint.host + " port " + std::to_string(way->endpoint.port);
   const HostOutcome policy = ReadHostKeyPolicy(target, way->endpoint);
   if (!policy.ok()) return policy;
-  HostResult<UniqueFd> socket = OpenSocket(target, *way, deadline);
+  HostResult<UniqueFd> socket = OpenSocket(target, *way);
   if (!socket.ok()) return socket.failure();
   const socket_t fd = socket->Release();  // libssh closes it
   ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
-  return Handshake(deadline);
+  return Handshake();
 }
 
 HostFailure SshSession::AddConfigHint(HostFailure failure) const {
@@ -160,10 +171,10 @@ HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const Host
   return good ? HostOutcome() : DescribeBadOptions();
 }
 
-HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target, const Way& way,
-                                            Interrupter::Deadline deadline) {
+HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target, const Way& way) {
+  attempt_->Enter({.doing = "connecting to " + place_});
   if (way.proxy.empty()) {
-    HostResult<UniqueFd> socket = Dial(way.endpoint, deadline, interrupter_);
+    HostResult<UniqueFd> socket = Dial(way.endpoint, attempt_->deadline(), attempt_->interrupter());
     if (socket.ok()) peer_address_ = ReadPeerAddress(socket->get());
     return socket;
   }
@@ -239,12 +250,13 @@ HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
       .proxy = GetOption(SSH_OPTIONS_PROXYCOMMAND)};
 }
 
-HostOutcome SshSession::Handshake(Interrupter::Deadline deadline) {
+HostOutcome SshSession::Handshake() {
   // The first call does not block. It takes over the socket, which the guard needs.
   ::ssh_set_blocking(session_, 0);
   int result = ::ssh_connect(session_);
   if (result != SSH_ERROR) {
-    guard_ = std::make_unique<Interrupter::Guard>(interrupter_, ::ssh_get_fd(session_), deadline);
+    guard_ = std::make_unique<Interrupter::Guard>(attempt_->interrupter(), ::ssh_get_fd(session_),
+                                                  attempt_->deadline());
     const long seconds = 24L * 3600;  // libssh's own limit; the guard enforces the deadline
     ::ssh_options_set(session_, SSH_OPTIONS_TIMEOUT, &seconds);
     ::ssh_set_blocking(session_, 1);
@@ -266,11 +278,14 @@ HostOutcome SshSession::Handshake(Interrupter::Deadline deadline) {
   return failure;
 }
 
-void SshSession::SetDeadline(Interrupter::Deadline deadline) { guard_->SetDeadline(deadline); }
+void SshSession::SetDeadline(Interrupter::Deadline deadline) {
+  attempt_->SetDeadline(deadline);
+  guard_->SetDeadline(deadline);
+}
 
 void SshSession::KeepOpen() {
   guard_.reset();
-  interrupter_ = nullptr;
+  attempt_ = nullptr;
 }
 
 // Returns the result of the login; nullopt if the file contains no usable key.
@@ -288,9 +303,14 @@ std::optional<int> SshSession::TryIdentity(const std::string& path) {
 HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
   int result = ::ssh_userauth_none(session_, nullptr);
   if (result == SSH_AUTH_DENIED && !target.identity.empty()) {
+    attempt_->Enter({"reading the key " + target.identity, kHungFile});
     result = TryIdentity(target.identity).value_or(SSH_AUTH_DENIED);
   }
   if (result == SSH_AUTH_DENIED) {
+    const std::string agent = FindAgent();
+    attempt_->Enter({(agent.empty() ? "" : "asking the SSH agent " + agent + " or ") +
+                         "reading the identity files",
+                     agent.empty() ? kHungFile : kHungAgent});
     result = ::ssh_userauth_publickey_auto(session_, nullptr, kNoPassphrase);
   }
   if (result == SSH_AUTH_SUCCESS) return HostOutcome();
@@ -305,8 +325,7 @@ HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
 
 HostFailure SshSession::DescribeRefusal(const RemoteTarget& target) const {
   const std::string user = GetOption(SSH_OPTIONS_USER);
-  const char* agent = std::getenv("SSH_AUTH_SOCK");
-  const bool has_agent = agent != nullptr && *agent != '\0';
+  const bool has_agent = !FindAgent().empty();
   return {.kind = FailureKind::kAuthentication,
           .message = place_ + " lets user '" + user + "' in with none of the keys of " +
                      (target.identity.empty() ? "" : target.identity + ", ") +

@@ -7,7 +7,8 @@
 // it. ~/.ssh/config and /etc/ssh/ssh_config are read; the hostfile overrides them. Passwords are
 // never asked for.
 //
-// Not thread-safe; separate sessions share nothing. The interrupter must outlive the session.
+// Not thread-safe; separate sessions share nothing. The attempt must outlive the session, or
+// KeepOpen must be called before it ends.
 
 #include <libssh/libssh.h>
 
@@ -16,6 +17,7 @@
 #include <string>
 
 #include "cli/remote/dial.h"
+#include "cli/remote/host_attempt.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/host_key_policy.h"
 #include "cli/remote/interrupter.h"
@@ -26,22 +28,25 @@ namespace ds::cli {
 
 class SshSession {
  public:
-  explicit SshSession(Interrupter* interrupter);
+  explicit SshSession(HostAttempt* attempt);
   ~SshSession();
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;
 
-  // Connects and exchanges keys. Sends nothing that identifies the user.
-  HostOutcome Connect(const RemoteTarget& target, Interrupter::Deadline deadline);
+  // Connects and exchanges keys, until the attempt's deadline. Sends nothing that identifies the
+  // user.
+  HostOutcome Connect(const RemoteTarget& target);
   // Tries the hostfile's identity, the agent's keys, then the identity files of the configuration.
   HostOutcome Authenticate(const RemoteTarget& target);
 
-  // Sets the deadline of all later calls.
+  // Sets the deadline of all later calls, and of the attempt.
   void SetDeadline(Interrupter::Deadline deadline);
-  // Removes the deadline and releases the interrupter. Requires: every call has returned.
+  // Removes the deadline and releases the attempt. Requires: every call has returned.
   void KeepOpen();
 
   ssh_session handle() const { return session_; }
+  // Returns the attempt. Requires that KeepOpen has not been called.
+  HostAttempt* attempt() const { return attempt_; }
   // Returns the failure, with a hint if the configuration has lines for the host that only OpenSSH
   // interprets.
   HostFailure AddConfigHint(HostFailure failure) const;
@@ -64,15 +69,14 @@ class SshSession {
   HostOutcome ReadConfiguration(const RemoteTarget& target);
   std::string GetOption(ssh_options_e option) const;
   HostFailure DescribeBadOptions() const;
-  HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way,
-                                  Interrupter::Deadline deadline);
+  HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way);
   HostResult<UniqueFd> StartProxy(const std::string& command);
   HostOutcome ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint);
-  HostOutcome Handshake(Interrupter::Deadline deadline);
+  HostOutcome Handshake();
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure DescribeRefusal(const RemoteTarget& target) const;
 
-  Interrupter* interrupter_;  // null after KeepOpen
+  HostAttempt* attempt_;  // null after KeepOpen
   ssh_session session_;
   std::string passed_over_;              // as in SshConfig
   std::unique_ptr<ProxyCommand> proxy_;  // null if dialled directly

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <future>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "cli/host/daemon_client.h"
@@ -37,13 +38,25 @@ std::chrono::milliseconds FromSeconds(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
+// Reads dsrund on a thread that nobody waits for, because its file system may hang. (The future of
+// std::async waits.)
+std::shared_future<StatusOr<DaemonBinary>> ReadInBackground() {
+  std::packaged_task<StatusOr<DaemonBinary>()> read(ReadDaemonBinary);
+  std::shared_future<StatusOr<DaemonBinary>> binary = read.get_future().share();
+  std::thread(std::move(read)).detach();
+  return binary;
+}
+
 }  // namespace
 
-// The material of the fan-out, by place in the list of hosts to start.
+// The material of the fan-out, by place in the list of hosts to start. A start that is given up
+// keeps a reference.
 struct HostStarter::RemoteHosts {
+  std::vector<int> numbers;
   std::vector<RemoteTarget> targets;
   std::vector<v1::Credentials> credentials;
   std::vector<std::string> notices;  // of those that are ready, for the user
+  RemoteJob job;
   v1::Credentials controller;
   std::shared_ptr<grpc::ChannelCredentials> made;  // of these, for all
 };
@@ -63,7 +76,7 @@ HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
 HostStarter::~HostStarter() = default;
 
 void HostStarter::Interrupt() {
-  interrupter_.Interrupt();  // first: Keep looks whether it was
+  interrupter_->Interrupt();  // first: Keep looks whether it was
   const std::lock_guard lock(mutex_);
   for (const auto& daemon : daemons_) {
     if (daemon != nullptr) daemon->CancelStarts();
@@ -72,7 +85,7 @@ void HostStarter::Interrupt() {
 
 void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
   const std::lock_guard lock(mutex_);
-  if (interrupter_.interrupted()) daemon->CancelStarts();
+  if (interrupter_->interrupted()) daemon->CancelStarts();
   daemons_[number] = std::move(daemon);
 }
 
@@ -144,7 +157,7 @@ bool HostStarter::KillHosts() {
 Status HostStarter::StartLocal(int number) {
   DS_ASSIGN_OR_RETURN(
       std::unique_ptr<LocalDaemon> daemon,
-      LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupter_.fd()}));
+      LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupter_->fd()}));
   {
     const std::lock_guard lock(mutex_);
     local_.push_back(daemon.get());
@@ -154,9 +167,10 @@ Status HostStarter::StartLocal(int number) {
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
+StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     const std::vector<int>& numbers) {
-  auto hosts = std::make_unique<RemoteHosts>();
+  auto hosts = std::make_shared<RemoteHosts>();
+  hosts->numbers = numbers;
   for (const int number : numbers) {
     DS_ASSIGN_OR_RETURN(RemoteTarget target,
                         MakeRemoteTarget(plan_->host(number).entry, plan_->flags.ssh_port));
@@ -176,46 +190,54 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     hosts->credentials.push_back(std::move(credentials));
   }
   hosts->notices.resize(numbers.size());
+  hosts->job = {.job_id = plan_->job_id,
+                .timeout = timeout_,
+                .lease = lease_,
+                .binary = ReadInBackground(),
+                .transport = plan_->flags.transport,
+                .host_keys = std::make_shared<HostKeys>(known_hosts_)};
   return hosts;
 }
 
+void HostStarter::Accept(RemoteHosts* hosts, int index, StartedDaemon* started) {
+  const int number = hosts->numbers[index];
+  hosts->notices[index] = started->notice;
+  addresses_[number] = started->address;
+  const TlsOptions tls{.credentials = hosts->controller,
+                       .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
+                       .lease = lease_,
+                       .made = hosts->made};
+  Keep(number, std::make_unique<DaemonClient>(plan_->job_id, started->target(), tls,
+                                              std::move(started->tunnel)));
+  // At once: its lease must last until the slowest host is ready.
+  leases_.Add(number, daemons_[number].get());
+}
+
 StatusOr<std::vector<FailedHost>> HostStarter::StartRemote(const std::vector<int>& numbers) {
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
-  HostKeys host_keys(known_hosts_);
-  const RemoteJob job{.job_id = plan_->job_id,
-                      .timeout = timeout_,
-                      .lease = lease_,
-                      .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
-                      .transport = plan_->flags.transport,
-                      .host_keys = &host_keys,
-                      .interrupter = &interrupter_};
-  const auto start = [&](int index, Interrupter::Deadline deadline) -> HostOutcome {
+  DS_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
+  const auto start = [this, hosts](int index, HostAttempt* attempt) -> HostResult<FanOut::Accept> {
     HostResult<StartedDaemon> daemon =
-        StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], job, deadline);
+        StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], hosts->job, attempt);
     if (!daemon.ok()) return daemon.failure();
-    hosts->notices[index] = daemon->notice;
-    const int number = numbers[index];
-    addresses_[number] = daemon->address;
-    const TlsOptions tls{.credentials = hosts->controller,
-                         .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
-                         .lease = lease_,
-                         .made = hosts->made};
-    Keep(number, std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
-                                                std::move(daemon->tunnel)));
-    // At once: its lease must last until the slowest host is ready.
-    leases_.Add(number, daemons_[number].get());
-    return HostOutcome();
+    const auto started = std::make_shared<StartedDaemon>(*std::move(daemon));
+    return FanOut::Accept([=, this] { Accept(hosts.get(), index, started.get()); });
   };
   const std::vector<HostOutcome> outcomes = FanOut::Run(
-      static_cast<int>(numbers.size()), {.timeout = timeout_}, &interrupter_, start,
+      static_cast<int>(numbers.size()), {.timeout = timeout_}, interrupter_, start,
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
   std::vector<FailedHost> failed;
+  bool told_of_hang = false;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (!outcomes[i].ok()) {
-      failed.push_back({hosts->targets[i].name, outcomes[i].failure()});
-    } else if (!hosts->notices[i].empty()) {
-      notice_("host " + hosts->targets[i].name + ": " + hosts->notices[i]);
+    const std::string host = "host " + hosts->targets[i].name + ": ";
+    if (outcomes[i].ok()) {
+      if (!hosts->notices[i].empty()) notice_(host + hosts->notices[i]);
+      continue;
     }
+    const HostFailure& failure = outcomes[i].failure();
+    failed.push_back({hosts->targets[i].name, failure});
+    if (failure.kind != FailureKind::kInterrupted || !failure.hung || told_of_hang) continue;
+    notice_(host + failure.message);  // an interrupted start has no table
+    told_of_hang = true;
   }
   return failed;
 }

@@ -36,6 +36,8 @@ struct StartedHosts {
   std::string master_addr;           // address of rank 0 for the other hosts: the user's, if given
 };
 
+struct StartedDaemon;
+
 class HostStarter : public SpareStarter {
   struct RemoteHosts;
 
@@ -75,7 +77,9 @@ class HostStarter : public SpareStarter {
   Status StartLocal(int number);
   // Starts daemons over SSH; returns the hosts that failed.
   StatusOr<std::vector<FailedHost>> StartRemote(const std::vector<int>& numbers);
-  StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  // Takes over the daemon that was started on the host with this index in `hosts`.
+  void Accept(RemoteHosts* hosts, int index, StartedDaemon* started);
   std::string FindMasterAddress() const;
 
   const JobPlan* const plan_;
@@ -84,7 +88,7 @@ class HostStarter : public SpareStarter {
   const std::chrono::milliseconds lease_;  // of the daemons of other hosts
   NoticeCallback notice_;
   std::optional<JobAuthority> authority_;  // only with remote hosts
-  Interrupter interrupter_;
+  const std::shared_ptr<Interrupter> interrupter_ = std::make_shared<Interrupter>();
   std::vector<int> places_;             // host number by node rank
   std::vector<std::string> addresses_;  // dialled address by host number; "" = this machine
   // By host number; null for an unused spare. Modified under mutex_.

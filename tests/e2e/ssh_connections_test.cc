@@ -98,8 +98,9 @@ class SshConnectionsTest : public ::testing::Test {
                               .address = host_->address(0),
                               .port = host_->port(0),
                               .identity = host_->identity()};
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    auto connection = LibsshConnection::Open(target, &host_keys_, &interrupter_, deadline);
+    HostAttempt attempt(std::make_shared<Interrupter>(),
+                        std::chrono::steady_clock::now() + std::chrono::minutes(1));
+    auto connection = LibsshConnection::Open(target, &host_keys_, &attempt);
     if (!connection.ok()) {
       ADD_FAILURE() << connection.failure().message;
       return nullptr;
@@ -112,7 +113,6 @@ class SshConnectionsTest : public ::testing::Test {
 
   std::unique_ptr<ds::testing::SshHosts> host_;
   ds::testing::TemporaryFolder folder_;
-  Interrupter interrupter_;
   HostKeys host_keys_{folder_.path() / "known_hosts"};
 };
 

@@ -10,8 +10,11 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
-#include <set>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "cli/remote/fan_out.h"
 #include "cli/remote/host_failure.h"
@@ -60,9 +63,6 @@ TEST(RemoteTargetTest, TakesSeveralKeysThatTheHostMayShow) {
 TEST(RemoteTargetTest, RefusesInvalidTargets) {
   EXPECT_EQ(MakeRemoteTarget({.name = "me@node", .keys = {{"user", "you"}}}, 0).status().message(),
             "host 'me@node': user=you contradicts its name");
-  EXPECT_EQ(
-      MakeRemoteTarget({.name = "node", .keys = {{"identity", "/no/key"}}}, 0).status().message(),
-      "host 'node': identity=/no/key: No such file or directory");
 }
 
 TEST(RemoteShellTest, WordsSurviveEveryLoginShellUnchanged) {
@@ -164,19 +164,23 @@ TEST(FanOutTest, PausesGrowAndAreJittered) {
 
 class FanOutRunTest : public ::testing::Test {
  protected:
-  std::vector<HostOutcome> Run(int count, const FanOut::Attempt& attempt) {
-    return FanOut::Run(count, options_, &interrupter_, attempt, [](const FanOutProgress&) {});
+  using Result = HostResult<FanOut::Accept>;
+  static FanOut::Accept Nothing() {
+    return [] {};
   }
-  Interrupter interrupter_;
+  std::vector<HostOutcome> Run(int count, const FanOut::Attempt& attempt) {
+    return FanOut::Run(count, options_, interrupter_, attempt, [](const FanOutProgress&) {});
+  }
+  const std::shared_ptr<Interrupter> interrupter_ = std::make_shared<Interrupter>();
   FanOutOptions options_{.at_once = 3, .first_pause = std::chrono::milliseconds(1)};
 };
 
 TEST_F(FanOutRunTest, RetriesOnlyTransientFailures) {
   std::array<std::atomic<int>, 3> tries{};
-  const std::vector<HostOutcome> failures = Run(3, [&](int index, auto) -> HostOutcome {
+  const std::vector<HostOutcome> failures = Run(3, [&](int index, auto) -> Result {
     const int tried = ++tries[index];
     if (index == 0) return HostFailure{.kind = FailureKind::kHostKey};
-    if (index == 1 && tried == 3) return HostOutcome();
+    if (index == 1 && tried == 3) return Nothing();
     return HostFailure{.kind = FailureKind::kRefused, .transient = true};
   });
   EXPECT_EQ(failures[0].failure().kind, FailureKind::kHostKey);
@@ -189,8 +193,8 @@ TEST_F(FanOutRunTest, RetriesOnlyTransientFailures) {
 
 TEST_F(FanOutRunTest, AServerThatHangsUpIsTriedUntilTheTimeIsOver) {
   int tries = 0;
-  const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> HostOutcome {
-    if (++tries == 6) return HostOutcome();
+  const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> Result {
+    if (++tries == 6) return Nothing();
     return HostFailure{.kind = FailureKind::kHandshake, .transient = true};
   });
   EXPECT_TRUE(failures[0].ok());
@@ -198,7 +202,7 @@ TEST_F(FanOutRunTest, AServerThatHangsUpIsTriedUntilTheTimeIsOver) {
 
 TEST_F(FanOutRunTest, AnInterruptedTryDoesNotHideTheEarlierFailure) {
   int tries = 0;
-  const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> HostOutcome {
+  const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> Result {
     if (++tries == 1) return HostFailure{.kind = FailureKind::kRefused, .transient = true};
     return HostFailure{.kind = FailureKind::kTimeout, .transient = true};
   });
@@ -208,26 +212,110 @@ TEST_F(FanOutRunTest, AnInterruptedTryDoesNotHideTheEarlierFailure) {
 TEST_F(FanOutRunTest, NeverMoreAtOnceThanAllowed) {
   std::atomic<int> now = 0;
   std::atomic<int> most = 0;
-  Run(40, [&](int, auto) -> HostOutcome {
+  Run(40, [&](int, auto) -> Result {
     const int running = ++now;
     for (int seen = most; running > seen && !most.compare_exchange_weak(seen, running);) {
     }
     std::this_thread::yield();
     --now;
-    return HostOutcome();
+    return Nothing();
   });
   EXPECT_THAT(most.load(), AllOf(Ge(1), ::testing::Le(3)));
+}
+
+TEST_F(FanOutRunTest, AcceptsOnTheCallersThread) {
+  const std::thread::id caller = std::this_thread::get_id();
+  int accepted = 0;
+  Run(40, [&](int, auto) -> Result {
+    EXPECT_NE(std::this_thread::get_id(), caller);
+    return FanOut::Accept([&] {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      ++accepted;
+    });
+  });
+  EXPECT_EQ(accepted, 40);
 }
 
 TEST_F(FanOutRunTest, AnInterruptEndsThePauses) {
   options_.first_pause = std::chrono::hours(1);
   options_.timeout = std::chrono::hours(24);
-  const std::vector<HostOutcome> failures = Run(2, [&](int index, auto) -> HostOutcome {
-    if (index == 1) interrupter_.Interrupt();
+  const std::vector<HostOutcome> failures = Run(2, [&](int index, auto) -> Result {
+    if (index == 1) interrupter_->Interrupt();
     return HostFailure{.kind = FailureKind::kRefused, .transient = true};
   });
   EXPECT_FALSE(failures[0].ok());
   EXPECT_FALSE(failures[1].ok());
+}
+
+TEST_F(FanOutRunTest, AnInterruptEndsTheHostsThatHaveNotBegun) {
+  std::atomic<int> begun = 0;
+  const std::vector<HostOutcome> failures = Run(100, [&](int, HostAttempt* attempt) -> Result {
+    ++begun;
+    interrupter_->Interrupt();
+    attempt->interrupter()->Sleep(std::chrono::hours(1));
+    return HostFailure{.kind = FailureKind::kInterrupted};
+  });
+  for (const HostOutcome& each : failures) {
+    EXPECT_EQ(each.failure().kind, FailureKind::kInterrupted);
+  }
+}
+
+// A call that does not return before the test says so. Its owner may be gone by then.
+struct Blocked {
+  std::promise<void> entered;
+  std::promise<void> may_return;
+  std::promise<void> returned;
+};
+
+class FanOutHangTest : public FanOutRunTest {
+ protected:
+  // Host 0 blocks, the others are good.
+  FanOut::Attempt BlockFirst() {
+    return [blocked = blocked_, accepted = accepted_](int index, HostAttempt* attempt) -> Result {
+      if (index == 0) {
+        attempt->Enter({.doing = "asking nobody", .hint = "ask somebody"});
+        blocked->entered.set_value();
+        blocked->may_return.get_future().wait();
+        blocked->returned.set_value_at_thread_exit();
+      }
+      return FanOut::Accept([=] { ++*accepted; });
+    };
+  }
+  void EndBlock() {
+    blocked_->may_return.set_value();
+    blocked_->returned.get_future().wait();
+  }
+  const std::shared_ptr<Blocked> blocked_ = std::make_shared<Blocked>();
+  const std::shared_ptr<std::atomic<int>> accepted_ = std::make_shared<std::atomic<int>>(0);
+};
+
+TEST_F(FanOutHangTest, ABlockedHostIsGivenUpAfterItsDeadline) {
+  options_.at_once = 1;  // so that the others need another thread
+  options_.timeout = std::chrono::milliseconds(1);
+  const std::vector<HostOutcome> outcomes = Run(3, BlockFirst());
+  const HostFailure& failure = outcomes[0].failure();
+  EXPECT_EQ(failure.kind, FailureKind::kTimeout);
+  EXPECT_TRUE(failure.hung);
+  EXPECT_EQ(failure.message, "no end of asking nobody, not even after --ssh_timeout");
+  EXPECT_EQ(failure.hint, "ask somebody");
+  EXPECT_TRUE(outcomes[1].ok());
+  EXPECT_TRUE(outcomes[2].ok());
+  EndBlock();
+  EXPECT_EQ(*accepted_, 2) << "it came too late";
+}
+
+TEST_F(FanOutHangTest, ABlockedHostIsGivenUpAfterAnInterrupt) {
+  options_.timeout = std::chrono::hours(24);
+  std::thread interrupting([&] {
+    blocked_->entered.get_future().wait();
+    interrupter_->Interrupt();
+  });
+  const std::vector<HostOutcome> outcomes = Run(1, BlockFirst());
+  interrupting.join();
+  EXPECT_EQ(outcomes[0].failure().kind, FailureKind::kInterrupted);
+  EXPECT_EQ(outcomes[0].failure().message, "it was still asking nobody");
+  EndBlock();
+  EXPECT_EQ(*accepted_, 0);
 }
 
 TEST(InterrupterTest, ShutsSocketsDownWhenTheirTimeIsOver) {
