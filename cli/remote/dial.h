@@ -14,6 +14,8 @@
 
 namespace ds::cli {
 
+inline constexpr int kSshPort = 22;  // unless the configuration or the hostfile names another
+
 struct HostPort {
   std::string host;  // a name or an address
   int port = 0;

@@ -120,21 +120,23 @@ HostResult<HostKeyPolicy> MakeHostKeyPolicy(const HostKeyWords& words, const Hos
   policy.refuses_unknown_hosts =
       !strict.empty() && !IsOneOf(strict, {"no", "off", "false", "accept-new"});
   policy.hashes_names = IsOneOf(OnlyWord(words.hash), {"yes", "true"});
-  policy.alias = OnlyWord(words.alias);
+  const std::string alias = OnlyWord(words.alias);
+  policy.known_name = alias.empty() ? names.host : alias;
+  if (alias.empty()) policy.known_port = names.port;
   const auto users = ExpandFiles(
       "UserKnownHostsFile",
       words.users_files.empty() ? "~/.ssh/known_hosts ~/.ssh/known_hosts2" : words.users_files,
-      names, policy.alias);
+      names, alias);
   if (!users.ok()) return users.failure();
   policy.users_files = *users;
   const auto systems =
       ExpandFiles("GlobalKnownHostsFile",
                   words.systems_files.empty() ? "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
                                               : words.systems_files,
-                  names, policy.alias);
+                  names, alias);
   if (!systems.ok()) return systems.failure();
   policy.systems_files = *systems;
-  const auto revoked = ExpandFiles("RevokedHostKeys", words.revoked, names, policy.alias);
+  const auto revoked = ExpandFiles("RevokedHostKeys", words.revoked, names, alias);
   if (!revoked.ok()) return revoked.failure();
   if (!revoked->empty()) policy.revoked_keys = revoked->front();
   return policy;

@@ -33,8 +33,9 @@ struct HostKeyNames {
 struct HostKeyPolicy {
   // For "StrictHostKeyChecking yes" or "ask", because nothing asks the user here.
   bool refuses_unknown_hosts = false;
-  bool hashes_names = false;             // of hosts that are added
-  std::string alias;                     // name of the host in known_hosts; "" = its own name
+  bool hashes_names = false;  // of hosts that are added
+  std::string known_name;     // of the host in known_hosts, without a port
+  int known_port = 22;
   std::vector<std::string> users_files;  // new keys are added to the first file
   std::vector<std::string> systems_files;
   std::string revoked_keys;  // a file; "" = none

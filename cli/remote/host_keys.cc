@@ -1,18 +1,15 @@
 #include "cli/remote/host_keys.h"
 
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
-#include <sys/mman.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <span>
 #include <sstream>
-#include <vector>
+#include <utility>
 
 #include "cli/remote/host_key_policy.h"
+#include "cli/remote/ssh_patterns.h"
 #include "cli/remote/ssh_words.h"
 #include "runtime/base/files.h"
 #include "runtime/base/shell_quote.h"
@@ -21,8 +18,6 @@
 namespace ds::cli {
 namespace {
 
-constexpr std::string_view kRevoked = "@revoked";
-constexpr std::string_view kAuthority = "@cert-authority";
 constexpr std::uint64_t kMaxKnownHostsBytes = std::uint64_t{64} << 20;
 
 std::string Fingerprint(ssh_session session) {
@@ -41,46 +36,17 @@ std::string Fingerprint(ssh_session session) {
   return text;
 }
 
-// Looks the server up in one file. libssh always reads two files, and "not found" in the second
-// overrides a match in the first; both are therefore this file. libssh skips lines with markers.
-ssh_known_hosts_e Ask(ssh_session session, const std::string& file) {
-  if (file.empty() || ::ssh_options_set(session, SSH_OPTIONS_KNOWNHOSTS, file.c_str()) != SSH_OK ||
-      ::ssh_options_set(session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, file.c_str()) != SSH_OK) {
-    return SSH_KNOWN_HOSTS_NOT_FOUND;
-  }
-  return ::ssh_session_is_known_server(session);
-}
-
-// Returns the lines of `text` that have the marker. They are returned without it, because libssh
-// skips lines with markers.
-std::string MarkedLines(const std::string& text, std::string_view marker) {
-  std::string marked;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string first;
-    if (!(words >> first) || first != marker) continue;
-    marked += line.substr(line.find(marker) + marker.size()) + "\n";
-  }
-  return marked;
-}
-
-// Looks the server up in the lines of `text` with the marker.
-StatusOr<ssh_known_hosts_e> AskMarked(ssh_session session, const std::string& text,
-                                      std::string_view marker) {
-  const std::string lines = MarkedLines(text, marker);
-  if (lines.empty()) return SSH_KNOWN_HOSTS_NOT_FOUND;
-  const UniqueFd file(::memfd_create("known_hosts", MFD_CLOEXEC));
-  if (!file.valid()) return ErrnoError(errno, "memfd_create");
-  DS_RETURN_IF_ERROR(WriteAll(file.get(), lines, "known_hosts"));
-  return Ask(session, "/proc/self/fd/" + std::to_string(file.get()));
-}
-
-// Returns the known_hosts files of the user and of the system.
-std::vector<std::string> KnownHostsFiles(const HostKeyPolicy& policy) {
-  std::vector<std::string> files = policy.users_files;
-  files.insert(files.end(), policy.systems_files.begin(), policy.systems_files.end());
-  return files;
+// Returns the host's key in the format of known_hosts; empty texts if libssh cannot tell.
+HostKeys::ShownKey ReadKey(ssh_session session) {
+  ssh_key key = nullptr;
+  char* text = nullptr;
+  HostKeys::ShownKey shown;
+  if (::ssh_get_server_publickey(session, &key) != SSH_OK) return shown;
+  shown.type = ::ssh_key_type_to_char(::ssh_key_type(key));
+  if (::ssh_pki_export_pubkey_base64(key, &text) == SSH_OK) shown.base64 = text;
+  ::ssh_string_free_char(text);
+  ::ssh_key_free(key);
+  return shown;
 }
 
 HostFailure Refusal(const SshSession& session, const std::string& why, const std::string& hint) {
@@ -103,108 +69,9 @@ HostFailure Unreadable(const Status& status) {
           .hint = "it may revoke the host's key, so it must be readable"};
 }
 
-// Returns the host's key in the format of known_hosts: "AAAAC3Nz...".
-std::string Base64Key(ssh_session session) {
-  ssh_key key = nullptr;
-  char* text = nullptr;
-  std::string base64;
-  if (::ssh_get_server_publickey(session, &key) != SSH_OK) return base64;
-  if (::ssh_pki_export_pubkey_base64(key, &text) == SSH_OK) base64 = text;
-  ::ssh_string_free_char(text);
-  ::ssh_key_free(key);
-  return base64;
-}
-
 HostFailure Revoked(const SshSession& session, const std::string& file) {
   return Refusal(session, "which " + file + " has revoked",
                  "whoever has that key is not to be trusted; the host needs a new one");
-}
-
-// RevokedHostKeys names a file with one public key per line. As with OpenSSH, an unreadable file
-// revokes all keys.
-HostOutcome CheckRevoked(const SshSession& session) {
-  const std::string& file = session.host_keys().revoked_keys;
-  if (file.empty()) return HostOutcome();
-  const StatusOr<std::string> text = ReadFile(file, kMaxKnownHostsBytes);
-  if (!text.ok()) return Unreadable(text.status());
-  if (text->starts_with("SSHKRL")) {
-    return HostFailure{.kind = FailureKind::kHostKey,
-                       .message = "RevokedHostKeys " + file +
-                                  " is a binary list, which the built-in SSH cannot read",
-                       .hint =
-                           "name a file of public keys, or leave it to OpenSSH with "
-                           "--launcher ssh-client"};
-  }
-  const std::string key = Base64Key(session.handle());
-  std::istringstream words(*text);
-  for (std::string word; words >> word;) {
-    if (word == key) return Revoked(session, file);
-  }
-  return HostOutcome();
-}
-
-// Looks the server up in the marked lines of the files. Fails for a revoked key. Otherwise returns
-// the first file that names a certificate authority for the host, or "".
-HostResult<std::string> CheckMarkers(const SshSession& session,
-                                     const std::vector<std::string>& files) {
-  std::string authority;
-  for (const std::string& file : files) {
-    const StatusOr<std::string> text = ReadFile(file, kMaxKnownHostsBytes);
-    if (!text.ok() && text.status().code() == StatusCode::kNotFound) continue;
-    if (!text.ok()) return Unreadable(text.status());
-    const auto revoked = AskMarked(session.handle(), *text, kRevoked);
-    if (!revoked.ok()) return Unreadable(revoked.status());
-    if (*revoked == SSH_KNOWN_HOSTS_OK) {
-      return Revoked(session, file);
-    }
-    const auto certified = AskMarked(session.handle(), *text, kAuthority);
-    if (!certified.ok()) return Unreadable(certified.status());
-    const bool named =
-        *certified != SSH_KNOWN_HOSTS_NOT_FOUND && *certified != SSH_KNOWN_HOSTS_UNKNOWN;
-    if (named && authority.empty()) authority = file;
-  }
-  return authority;
-}
-
-// Returns true if a file has this key for the server. Fails if a file has another key for it.
-HostResult<bool> IsKnown(const SshSession& session, const std::vector<std::string>& files) {
-  for (const std::string& file : files) {
-    switch (Ask(session.handle(), file)) {
-      case SSH_KNOWN_HOSTS_OK:
-        return true;
-      case SSH_KNOWN_HOSTS_CHANGED:
-      case SSH_KNOWN_HOSTS_OTHER:
-        return Changed(session, file);
-      case SSH_KNOWN_HOSTS_ERROR:
-        return session.DescribeBreak(FailureKind::kHostKey, "looking at its host key");
-      case SSH_KNOWN_HOSTS_NOT_FOUND:
-      case SSH_KNOWN_HOSTS_UNKNOWN:
-        break;
-    }
-  }
-  return false;
-}
-
-std::string Base64(std::span<const unsigned char> bytes) {
-  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');
-  const int size = ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes.data(),
-                                     static_cast<int>(bytes.size()));
-  text.resize(static_cast<std::size_t>(size));
-  return text;
-}
-
-// Replaces the first word of a line of known_hosts, the host's name, by "|1|SALT|HMAC-SHA1".
-std::string WithHashedName(const std::string& line) {
-  const std::size_t end = line.find(' ');
-  std::array<unsigned char, 20> salt{};
-  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
-  unsigned size = 0;
-  DS_CHECK_MSG(::RAND_bytes(salt.data(), static_cast<int>(salt.size())) == 1, "no random bytes");
-  DS_CHECK_MSG(::HMAC(::EVP_sha1(), salt.data(), static_cast<int>(salt.size()),
-                      reinterpret_cast<const unsigned char*>(line.data()), end, hash.data(),
-                      &size) != nullptr,
-               "HMAC-SHA1 is not available");
-  return "|1|" + Base64(salt) + "|" + Base64({hash.data(), size}) + line.substr(end);
 }
 
 // Appends a line to a file, which may be missing or lack a newline at its end.
@@ -213,37 +80,138 @@ Status Remember(const std::string& line, const std::filesystem::path& path) {
   if (std::filesystem::create_directory(path.parent_path(), ignored)) {
     std::filesystem::permissions(path.parent_path(), std::filesystem::perms::owner_all, ignored);
   }
-  const StatusOr<std::string> text = ReadFile(path, kMaxKnownHostsBytes);
-  const bool unfinished = text.ok() && !text->empty() && text->back() != '\n';
+  char last = '\n';
+  if (const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)); fd.valid()) {
+    const off_t size = ::lseek(fd.get(), 0, SEEK_END);
+    if (size > 0 && ::pread(fd.get(), &last, 1, size - 1) != 1)
+      return ErrnoError(errno, path.string());
+  }
   DS_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
-  return file.Append((unfinished ? "\n" : "") + line);
+  return file.Append((last == '\n' ? "" : "\n") + line);
+}
+
+const HostKeyEntries::Entry* FindMarked(const HostKeyEntries& known, KnownHosts::Marker marker) {
+  for (const auto& entry : known.entries) {
+    if (entry.key.marker == marker) return &entry;
+  }
+  return nullptr;
+}
+
+HostOutcome CheckRevoked(const SshSession& session, const HostKeyEntries& known,
+                         const std::string& key) {
+  if (known.revoked != nullptr && known.revoked->contains(key)) {
+    return Revoked(session, session.host_keys().revoked_keys);
+  }
+  for (const auto& entry : known.entries) {
+    if (entry.key.marker == KnownHosts::Marker::kRevoked && entry.key.base64 == key) {
+      return Revoked(session, entry.file);
+    }
+  }
+  return HostOutcome();
+}
+
+// Returns true if a file has this key for the host. Fails if the files only have others for it.
+HostResult<bool> IsKnown(const SshSession& session, const HostKeyEntries& known,
+                         const std::string& key) {
+  const HostKeyEntries::Entry* other = nullptr;
+  for (const auto& entry : known.entries) {
+    if (entry.key.marker != KnownHosts::Marker::kNone) continue;
+    if (entry.key.base64 == key) return true;
+    if (other == nullptr) other = &entry;
+  }
+  if (other != nullptr) return Changed(session, other->file);
+  return std::any_of(known.without_port.begin(), known.without_port.end(),
+                     [&](const auto& entry) { return entry.key.base64 == key; });
+}
+
+HostOutcome CheckPinned(const SshSession& session, const std::vector<std::string>& pinned) {
+  const std::string shown = Fingerprint(session.handle());
+  if (std::find(pinned.begin(), pinned.end(), shown) != pinned.end()) return HostOutcome();
+  return Refusal(session, "but hostkey= in the hostfile names another one",
+                 "this may be a man-in-the-middle attack; or the host has several keys: add this "
+                 "one, too, after you have compared it on the host (ssh-keygen -l)");
 }
 
 }  // namespace
 
-HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteTarget& target) {
-  std::vector<std::string> files = KnownHostsFiles(session.host_keys());
-  session.attempt()->Enter({"reading the files of known hosts", "does their file system hang?"});
-  const std::lock_guard lock(mutex_);
-  const HostOutcome revoked = CheckRevoked(session);
-  if (!revoked.ok()) return revoked.failure();
-  const HostResult<std::string> authority = CheckMarkers(session, files);
-  if (!authority.ok()) return authority;
-  if (!target.host_keys.empty()) {
-    const std::string shown = Fingerprint(session.handle());
-    const auto& pinned = target.host_keys;
-    if (std::find(pinned.begin(), pinned.end(), shown) != pinned.end()) return std::string();
-    return Refusal(session, "but hostkey= in the hostfile names another one",
-                   "this may be a man-in-the-middle attack; or the host has several keys: add this "
-                   "one, too, after you have compared it on the host (ssh-keygen -l)");
+std::string HostKeyEntries::PreferredLines() const {
+  std::string lines;
+  for (const Entry& entry : entries) {
+    if (entry.key.marker != KnownHosts::Marker::kNone) continue;
+    lines += "* " + entry.key.type + " " + entry.key.base64 + "\n";
   }
+  return lines;
+}
+
+HostKeys::RevokedKeys::RevokedKeys(const std::string& text) : binary(text.starts_with("SSHKRL")) {
+  std::istringstream stream(text);
+  for (std::string word; !binary && stream >> word;) words.insert(word);
+}
+
+HostKeys::HostKeys(std::filesystem::path job_file)
+    : job_file_(std::move(job_file)),
+      known_hosts_(kMaxKnownHostsBytes),
+      revoked_keys_(kMaxKnownHostsBytes) {}
+
+HostResult<HostKeyEntries> HostKeys::Find(const HostKeyPolicy& policy) {
+  HostKeyEntries found;
+  std::vector<std::string> files = policy.users_files;
+  files.insert(files.end(), policy.systems_files.begin(), policy.systems_files.end());
   files.push_back(job_file_.string());
-  const HostResult<bool> known = IsKnown(session, files);
-  if (!known.ok()) return known.failure();
-  if (*known) return std::string();
-  if (!authority->empty()) {
+  std::vector<std::pair<std::string, const KnownHosts*>> read;
+  for (const std::string& path : files) {
+    const StatusOr<const KnownHosts*> file = known_hosts_.Get(path);
+    if (!file.ok() && file.status().code() == StatusCode::kNotFound) continue;
+    if (!file.ok()) return Unreadable(file.status());
+    read.emplace_back(path, *file);
+    for (KnownHosts::Key& key : (*file)->Find(policy.known_name, policy.known_port)) {
+      found.entries.push_back({path, std::move(key)});
+    }
+  }
+  const bool known = FindMarked(found, KnownHosts::Marker::kNone) != nullptr;
+  for (const auto& [path, file] : read) {
+    if (known || policy.known_port == kSshPort) break;
+    for (KnownHosts::Key& key : file->Find(policy.known_name, kSshPort)) {
+      if (key.marker != KnownHosts::Marker::kNone) continue;
+      found.without_port.push_back({path, std::move(key)});
+    }
+  }
+  const HostOutcome revoked = FindRevokedKeys(policy, &found);
+  if (!revoked.ok()) return revoked.failure();
+  return found;
+}
+
+HostOutcome HostKeys::FindRevokedKeys(const HostKeyPolicy& policy, HostKeyEntries* found) {
+  if (policy.revoked_keys.empty()) return HostOutcome();
+  // As with OpenSSH, an unreadable file revokes all keys.
+  const StatusOr<const RevokedKeys*> revoked = revoked_keys_.Get(policy.revoked_keys);
+  if (!revoked.ok()) return Unreadable(revoked.status());
+  if ((*revoked)->binary) {
+    return HostFailure{
+        .kind = FailureKind::kHostKey,
+        .message = "RevokedHostKeys " + policy.revoked_keys +
+                   " is a binary list, which the built-in SSH cannot read",
+        .hint = "name a file of public keys, or leave it to OpenSSH with --launcher ssh-client"};
+  }
+  found->revoked = &(*revoked)->words;
+  return HostOutcome();
+}
+
+HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteTarget& target,
+                                        const HostKeyEntries& known) {
+  const ShownKey shown = ReadKey(session.handle());
+  const HostOutcome revoked = CheckRevoked(session, known, shown.base64);
+  if (!revoked.ok()) return revoked.failure();
+  if (!target.host_keys.empty()) {
+    const HostOutcome pinned = CheckPinned(session, target.host_keys);
+    return pinned.ok() ? HostResult<std::string>(std::string()) : pinned.failure();
+  }
+  const HostResult<bool> is_known = IsKnown(session, known, shown.base64);
+  if (!is_known.ok()) return is_known.failure();
+  if (*is_known) return std::string();
+  if (const auto* authority = FindMarked(known, KnownHosts::Marker::kAuthority)) {
     return Refusal(session,
-                   "which is unknown; " + *authority +
+                   "which is unknown; " + authority->file +
                        " trusts a @cert-authority for it, and the built-in SSH cannot "
                        "check certificates",
                    "--launcher ssh-client has OpenSSH check them; or name its key by hostkey= in "
@@ -255,29 +223,33 @@ HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteT
                            "hostfile",
                            target.host));
   }
-  return Accept(session);
+  return Accept(session, shown);
 }
 
-HostResult<std::string> HostKeys::Accept(const SshSession& session) {
-  char* entry = nullptr;
-  if (::ssh_session_export_known_hosts_entry(session.handle(), &entry) != SSH_OK) {
-    return session.DescribeBreak(FailureKind::kHostKey, "keeping its host key");
+HostResult<std::string> HostKeys::Accept(const SshSession& session, const ShownKey& shown) {
+  const HostKeyPolicy& policy = session.host_keys();
+  const std::string name = Lowered(KnownHostName(policy.known_name, policy.known_port));
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [accepted, is_new] = accepted_.emplace(name, shown.base64);
+    // Two lines of the hostfile, or two hosts with one HostKeyAlias.
+    if (!is_new && accepted->second != shown.base64) return Changed(session, job_file_.string());
+    if (!is_new) return std::string();
   }
-  const std::string line(entry);
-  ::ssh_string_free_char(entry);
-  const Status kept = Remember(line, job_file_);
+  const std::string key = " " + shown.type + " " + shown.base64 + "\n";
+  const Status kept = Remember(name + key, job_file_);
   if (!kept.ok()) {
     return HostFailure{.kind = FailureKind::kHostKey,
                        .message = kept.message(),
                        .hint = "the host's key must be kept in the run directory; see --run_dir"};
   }
-  const std::string shown = "its key " + Fingerprint(session.handle()) + " was unknown; it is ";
-  const HostKeyPolicy& policy = session.host_keys();
-  if (policy.users_files.empty()) return shown + "remembered for this job only";
+  const std::string text = "its key " + Fingerprint(session.handle()) + " was unknown; it is ";
+  if (policy.users_files.empty()) return text + "remembered for this job only";
   const std::string& file = policy.users_files.front();
-  const Status remembered = Remember(policy.hashes_names ? WithHashedName(line) : line, file);
-  if (remembered.ok()) return shown + "remembered in " + file;
-  return shown + "remembered for this job only: " + remembered.message();
+  const Status remembered =
+      Remember((policy.hashes_names ? HashKnownHostName(name) : name) + key, file);
+  if (remembered.ok()) return text + "remembered in " + file;
+  return text + "remembered for this job only: " + remembered.message();
 }
 
 }  // namespace ds::cli

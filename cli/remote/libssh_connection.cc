@@ -266,9 +266,15 @@ HostResult<std::unique_ptr<RemoteConnection>> LibsshConnection::Open(const Remot
                                                                      HostKeys* host_keys,
                                                                      HostAttempt* attempt) {
   auto session = std::make_unique<SshSession>(attempt);
-  const HostOutcome reached = session->Connect(target);
+  const HostOutcome configured = session->Configure(target);
+  if (!configured.ok()) return session->AddConfigHint(configured.failure());
+  attempt->Enter({"reading the files of known hosts", "does their file system hang?"});
+  const HostResult<HostKeyEntries> keys = host_keys->Find(session->host_keys());
+  if (!keys.ok()) return keys.failure();
+  const HostOutcome reached = session->Connect(target, keys->PreferredLines());
   if (!reached.ok()) return session->AddConfigHint(reached.failure());
-  const HostResult<std::string> known = host_keys->Check(*session, target);
+  attempt->Enter({"storing the host's key", "does the file system of known_hosts hang?"});
+  const HostResult<std::string> known = host_keys->Check(*session, target, *keys);
   if (!known.ok()) return known.failure();
   const HostOutcome let_in = session->Authenticate(target);
   if (!let_in.ok()) return session->AddConfigHint(let_in.failure());

@@ -5,12 +5,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "cli/remote/ssh_patterns.h"
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
@@ -118,41 +118,6 @@ std::string_view WithoutComment(std::string_view rest) {
   return rest;
 }
 
-// In `pattern`, * matches any characters and ? one character.
-bool MatchesPattern(std::string_view name, std::string_view pattern) {
-  while (!pattern.empty() && pattern[0] != '*') {
-    if (name.empty() || (pattern[0] != '?' && pattern[0] != name[0])) {
-      return false;
-    }
-    name.remove_prefix(1);
-    pattern.remove_prefix(1);
-  }
-  if (pattern.empty()) return name.empty();
-  while (pattern.starts_with('*')) pattern.remove_prefix(1);
-  if (pattern.empty()) return true;
-  for (; !name.empty(); name.remove_prefix(1)) {
-    if (MatchesPattern(name, pattern)) return true;
-  }
-  return false;
-}
-
-std::string Lowered(std::string text) {
-  for (char& c : text) c = static_cast<char>(::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-// Returns true if a pattern matches, and no pattern that is negated with "!".
-bool MatchesList(const std::string& name, const std::vector<std::string>& patterns) {
-  bool found = false;
-  for (const std::string& pattern : patterns) {
-    const bool negated = pattern.starts_with('!');
-    if (!MatchesPattern(name, std::string_view(pattern).substr(negated ? 1 : 0))) continue;
-    if (negated) return false;
-    found = true;
-  }
-  return found;
-}
-
 bool IsOneOf(std::string_view text, std::span<const std::string_view> words) {
   return std::any_of(words.begin(), words.end(),
                      [&](std::string_view word) { return IsWord(text, word); });
@@ -254,7 +219,7 @@ SshConfig::Condition SshConfig::DecideHost(std::string_view patterns,
                                            const Condition& within) const {
   Condition decided = within;
   decided.line.clear();
-  if (!MatchesList(host_, SplitWords(patterns, kBlanks))) decided.never = true;
+  if (!MatchesPatterns(host_, SplitWords(patterns, kBlanks))) decided.never = true;
   return decided;
 }
 
@@ -279,7 +244,7 @@ SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
     // These patterns ignore case; the patterns of Host lines do not.
     if (of_host || IsWord(name, "originalhost")) {
       const bool matches =
-          MatchesList(of_host ? host_name_ : host_, SplitWords(Lowered(argument), ","));
+          MatchesPatterns(of_host ? host_name_ : host_, SplitWords(Lowered(argument), ","));
       if (matches == negated) decided.never = true;
     } else if (IsOneOf(name, kLibsshsCriteria)) {
       decided.criteria +=

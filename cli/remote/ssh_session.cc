@@ -1,21 +1,23 @@
 #include "cli/remote/ssh_session.h"
 
 #include <pwd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <span>
 #include <utility>
 
 #include "cli/remote/ssh_config.h"
 #include "cli/remote/ssh_words.h"
+#include "runtime/base/files.h"
 #include "runtime/process/freer.h"
 
 namespace ds::cli {
 namespace {
 
-constexpr int kSshPort = 22;
 constexpr char kSystemFolder[] = "/etc/ssh";
 constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
 
@@ -127,15 +129,20 @@ HostFailure SshSession::DescribeBreak(FailureKind kind, const std::string& doing
   return {.kind = kind, .message = place_ + ", while " + doing + ": " + ::ssh_get_error(session_)};
 }
 
-HostOutcome SshSession::Connect(const RemoteTarget& target) {
+HostOutcome SshSession::Configure(const RemoteTarget& target) {
   attempt_->Enter({"reading the SSH configuration",
                    "does the home directory hang, or a command of Match exec?"});
-  const HostResult<Way> way = Configure(target);
+  HostResult<Way> way = FindWay(target);
   if (!way.ok()) return way.failure();
-  place_ = way->endpoint.host + " port " + std::to_string(way->endpoint.port);
-  const HostOutcome policy = ReadHostKeyPolicy(target, way->endpoint);
-  if (!policy.ok()) return policy;
-  HostResult<UniqueFd> socket = OpenSocket(target, *way);
+  way_ = *std::move(way);
+  place_ = way_.endpoint.host + " port " + std::to_string(way_.endpoint.port);
+  return ReadHostKeyPolicy(target);
+}
+
+HostOutcome SshSession::Connect(const RemoteTarget& target, const std::string& known_keys) {
+  const HostOutcome preferred = PreferKeys(known_keys);
+  if (!preferred.ok()) return preferred;
+  HostResult<UniqueFd> socket = OpenSocket(target);
   if (!socket.ok()) return socket.failure();
   const socket_t fd = socket->Release();  // libssh closes it
   ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
@@ -149,41 +156,46 @@ HostFailure SshSession::AddConfigHint(HostFailure failure) const {
   return failure;
 }
 
-HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint) {
+HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target) {
   const std::string user = GetOption(SSH_OPTIONS_USER);
   const HostResult<HostKeyPolicy> policy =
       MakeHostKeyPolicy(key_words_, {.name = target.host,
-                                     .host = endpoint.host,
-                                     .port = endpoint.port,
+                                     .host = way_.endpoint.host,
+                                     .port = way_.endpoint.port,
                                      .user = user.empty() ? LocalUser() : user});
   if (!policy.ok()) return policy.failure();
   host_keys_ = *policy;
-  // libssh requests a type of host key that these files contain.
-  const auto first = [](const std::vector<std::string>& files) {
-    return files.empty() ? std::string("/dev/null") : files.front();
-  };
-  bool good = SetText(session_, SSH_OPTIONS_KNOWNHOSTS, first(host_keys_.users_files)) &&
-              SetText(session_, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, first(host_keys_.systems_files));
-  if (good && !host_keys_.alias.empty()) {
-    good = SetText(session_, SSH_OPTIONS_HOST, host_keys_.alias) &&
-           SetNumber(session_, SSH_OPTIONS_PORT, kSshPort);
+  return HostOutcome();
+}
+
+HostOutcome SshSession::PreferKeys(const std::string& known_keys) {
+  known_keys_.Reset(::memfd_create("known_hosts", MFD_CLOEXEC));
+  const Status written = known_keys_.valid()
+                             ? WriteAll(known_keys_.get(), known_keys, "known_hosts")
+                             : ErrnoError(errno, "memfd_create");
+  if (!written.ok()) {
+    return HostFailure{.kind = FailureKind::kStart, .message = written.message()};
   }
+  const bool good = SetText(session_, SSH_OPTIONS_KNOWNHOSTS,
+                            "/proc/self/fd/" + std::to_string(known_keys_.get())) &&
+                    SetText(session_, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null");
   return good ? HostOutcome() : DescribeBadOptions();
 }
 
-HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target, const Way& way) {
+HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target) {
   attempt_->Enter({.doing = "connecting to " + place_});
-  if (way.proxy.empty()) {
-    HostResult<UniqueFd> socket = Dial(way.endpoint, attempt_->deadline(), attempt_->interrupter());
+  if (way_.proxy.empty()) {
+    HostResult<UniqueFd> socket =
+        Dial(way_.endpoint, attempt_->deadline(), attempt_->interrupter());
     if (socket.ok()) peer_address_ = ReadPeerAddress(socket->get());
     return socket;
   }
   const std::string user = GetOption(SSH_OPTIONS_USER);
-  const ProxyTokens tokens{.host = way.endpoint.host,
-                           .port = way.endpoint.port,
+  const ProxyTokens tokens{.host = way_.endpoint.host,
+                           .port = way_.endpoint.port,
                            .user = user.empty() ? LocalUser() : user,
                            .name = target.host};
-  return StartProxy(ExpandProxyCommand(way.proxy, tokens));
+  return StartProxy(ExpandProxyCommand(way_.proxy, tokens));
 }
 
 HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
@@ -232,7 +244,7 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
   return DescribeBadOptions();
 }
 
-HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
+HostResult<SshSession::Way> SshSession::FindWay(const RemoteTarget& target) {
   const HostOutcome read = ReadConfiguration(target);
   if (!read.ok()) return read.failure();
   // The hostfile overrides the configuration.

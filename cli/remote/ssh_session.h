@@ -2,10 +2,10 @@
 
 // SshSession is an authenticated SSH connection to one host, over libssh.
 //
-// Call Connect, HostKeys::Check (host_keys.h) and Authenticate, in this order; then run commands
-// and copy files. Every call blocks until it is done, its deadline passes or the interrupter ends
-// it. ~/.ssh/config and /etc/ssh/ssh_config are read; the hostfile overrides them. Passwords are
-// never asked for.
+// Call Configure, HostKeys::Find (host_keys.h), Connect, HostKeys::Check and Authenticate, in this
+// order; then run commands and copy files. Every call blocks until it is done, its deadline passes
+// or the interrupter ends it. ~/.ssh/config and /etc/ssh/ssh_config are read; the hostfile
+// overrides them. Passwords are never asked for.
 //
 // Not thread-safe; separate sessions share nothing. The attempt must outlive the session, or
 // KeepOpen must be called before it ends.
@@ -33,9 +33,11 @@ class SshSession {
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;
 
+  // Reads the configuration.
+  HostOutcome Configure(const RemoteTarget& target);
   // Connects and exchanges keys, until the attempt's deadline. Sends nothing that identifies the
-  // user.
-  HostOutcome Connect(const RemoteTarget& target);
+  // user. Requests a type of host key that is in `known_keys`, lines of known_hosts.
+  HostOutcome Connect(const RemoteTarget& target, const std::string& known_keys);
   // Tries the hostfile's identity, the agent's keys, then the identity files of the configuration.
   HostOutcome Authenticate(const RemoteTarget& target);
 
@@ -50,8 +52,7 @@ class SshSession {
   // Returns the failure, with a hint if the configuration has lines for the host that only OpenSSH
   // interprets.
   HostFailure AddConfigHint(HostFailure failure) const;
-  // Returns the configuration's policy for host keys. libssh then looks up an alias in files
-  // instead of the host's name and port.
+  // Returns the configuration's policy for host keys.
   const HostKeyPolicy& host_keys() const { return host_keys_; }
   // Returns the dialled endpoint: "10.0.0.2 port 22".
   const std::string& place() const { return place_; }
@@ -65,13 +66,14 @@ class SshSession {
     HostPort endpoint;
     std::string proxy;  // the proxy command; "" = dialled directly
   };
-  HostResult<Way> Configure(const RemoteTarget& target);
+  HostResult<Way> FindWay(const RemoteTarget& target);
   HostOutcome ReadConfiguration(const RemoteTarget& target);
   std::string GetOption(ssh_options_e option) const;
   HostFailure DescribeBadOptions() const;
-  HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way);
+  HostResult<UniqueFd> OpenSocket(const RemoteTarget& target);
   HostResult<UniqueFd> StartProxy(const std::string& command);
-  HostOutcome ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint);
+  HostOutcome ReadHostKeyPolicy(const RemoteTarget& target);
+  HostOutcome PreferKeys(const std::string& known_keys);
   HostOutcome Handshake();
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure DescribeRefusal(const RemoteTarget& target) const;
@@ -83,6 +85,8 @@ class SshSession {
   std::unique_ptr<Interrupter::Guard> guard_;
   HostKeyWords key_words_;
   HostKeyPolicy host_keys_;
+  Way way_;
+  UniqueFd known_keys_;  // a file that libssh reads during the handshake
   std::string place_;
   std::string peer_address_;
 };

@@ -182,6 +182,28 @@ TEST_F(SshHostKeysTest, NamesAreRememberedHashedWhereTheConfigurationSaysSo) {
   EXPECT_EQ(Run("true").status, 0) << "it is known";
 }
 
+TEST_F(SshHostKeysTest, AKeyOfTheNameWithoutItsPortIsKnown) {
+  options_.namespaces = false;  // so that the port is another than 22
+  UseOneHost();
+  std::ofstream(Ssh("config")) << "StrictHostKeyChecking yes\n";
+  const std::string line = hosts().KnownHostsLine(0);
+  std::ofstream(Ssh("known_hosts")) << hosts().address(0) << line.substr(line.find(' '));
+  EXPECT_EQ(Run("true").status, 0);
+}
+
+TEST_F(SshHostKeysTest, AFileThatCannotBeReadIsNoEmptyOne) {
+  UseOneHost();
+  std::filesystem::create_symlink("known_hosts", Ssh("known_hosts"));
+  ExpectRefused({}, {"  h0    host key  " + Ssh("known_hosts").string() + ": Too many levels",
+                     "must be readable"});
+}
+
+TEST_F(SshHostKeysTest, HostsWithOneAliasShowOneKey) {
+  WriteHostfile(1);
+  std::ofstream(Ssh("config")) << "HostKeyAlias frontend\n";
+  ExpectRefused({}, {"1 of 2 hosts cannot be used:", "  host key  ", "holds another one for it"});
+}
+
 TEST_F(SshHostKeysTest, AListOfRevokedKeysIsHeldTo) {
   WriteHostfile(hosts().HostfileLine(0, 1) + "\n");
   const std::string list = Ssh("revoked").string();

@@ -25,6 +25,8 @@ TEST(HostKeyPolicyTest, UsesOpenSshsDefaults) {
   EXPECT_THAT(policy->systems_files,
               ElementsAre("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"));
   EXPECT_EQ(policy->revoked_keys, "");
+  EXPECT_EQ(policy->known_name, "10.0.0.2");
+  EXPECT_EQ(policy->known_port, 2222);
 }
 
 TEST(HostKeyPolicyTest, TakesQuotedNamesAndTokens) {
@@ -39,7 +41,8 @@ TEST(HostKeyPolicyTest, TakesQuotedNamesAndTokens) {
   ASSERT_TRUE(policy.ok()) << policy.failure().message;
   EXPECT_TRUE(policy->refuses_unknown_hosts);
   EXPECT_TRUE(policy->hashes_names);
-  EXPECT_EQ(policy->alias, "front");
+  EXPECT_EQ(policy->known_name, "front");
+  EXPECT_EQ(policy->known_port, 22);
   EXPECT_THAT(policy->users_files,
               ElementsAre("/home/me/a b", "/home/me/node-10.0.0.2-2222-me-front-%"));
   EXPECT_THAT(policy->systems_files, IsEmpty());
