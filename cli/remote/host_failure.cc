@@ -17,6 +17,12 @@ HostFailure InterruptedFailure() {
   return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
 }
 
+HostFailure LocalFailure(const Status& status) {
+  return {.kind = FailureKind::kStart,
+          .message = status.message(),
+          .hint = "that is this machine's trouble, not the host's"};
+}
+
 std::string_view FailureName(FailureKind kind) {
   switch (kind) {
     case FailureKind::kName:

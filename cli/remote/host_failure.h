@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/base/status.h"
 
 namespace ds::cli {
 
@@ -43,6 +44,9 @@ using HostResult = Result<T, HostFailure>;
 
 // Returns the failure of a start that the user has cancelled.
 HostFailure InterruptedFailure();
+
+// Returns the failure of a start for which this machine is at fault.
+HostFailure LocalFailure(const Status& status);
 
 // Returns the failure's name in the table: "name", "refused", "host key", ...
 std::string_view FailureName(FailureKind kind);

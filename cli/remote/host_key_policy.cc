@@ -1,9 +1,11 @@
 #include "cli/remote/host_key_policy.h"
 
 #include <strings.h>
+#include <unistd.h>
 
-#include <string_view>
+#include <optional>
 
+#include "cli/remote/read_ssh_settings.h"
 #include "cli/remote/remote_target.h"
 
 namespace ds::cli {
@@ -16,58 +18,29 @@ bool IsOneOf(const std::string& word, std::initializer_list<const char*> names) 
   return false;
 }
 
-// Splits at blanks outside quotation marks.
-std::vector<std::string> SplitWords(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  bool quoted = false;
-  bool any = false;
-  for (const char c : text) {
-    const bool blank = c == ' ' || c == '\t' || c == '\r';
-    if (c == '"') {
-      quoted = !quoted;
-      any = true;
-    } else if (blank && !quoted) {
-      if (any) words.push_back(word);
-      word.clear();
-      any = false;
-    } else {
-      word += c;
-      any = true;
-    }
-  }
-  if (any) words.push_back(word);
-  return words;
-}
-
-std::string OnlyWord(const std::string& text) {
-  const std::vector<std::string> words = SplitWords(text);
-  return words.empty() ? "" : words.front();
-}
-
-// Returns the value of the token '%' + `token`; null for a token that is not supported.
-const std::string* FindToken(char token, const HostKeyNames& names, const std::string& alias,
-                             std::string* storage) {
+// Returns the value of the token '%' + `token`; null for one that is not supported.
+std::optional<std::string> FindToken(char token, const SshTokens& tokens) {
   switch (token) {
     case '%':
-      *storage = "%";
-      return storage;
+      return "%";
     case 'd':
-      *storage = FindHomeDirectory();
-      return storage;
-    case 'p':
-      *storage = std::to_string(names.port);
-      return storage;
+      return FindHomeDirectory();
     case 'h':
-      return &names.host;
-    case 'n':
-      return &names.name;
-    case 'r':
-      return &names.user;
+      return tokens.host;
+    case 'i':
+      return std::to_string(::getuid());
     case 'k':
-      return alias.empty() ? &names.name : &alias;
+      return tokens.alias.empty() ? tokens.name : tokens.alias;
+    case 'n':
+      return tokens.name;
+    case 'p':
+      return std::to_string(tokens.port);
+    case 'r':
+      return tokens.user;
+    case 'u':
+      return FindLocalUser();
     default:
-      return nullptr;
+      return std::nullopt;
   }
 }
 
@@ -78,8 +51,26 @@ HostFailure Unsupported(const std::string& keyword, const std::string& what) {
       .hint = "write it out, or leave it to OpenSSH with --launcher ssh-client"};
 }
 
-HostResult<std::string> ExpandFile(const std::string& keyword, const std::string& word,
-                                   const HostKeyNames& names, const std::string& alias) {
+HostResult<std::vector<std::string>> ExpandFiles(const std::string& keyword,
+                                                 const std::string& text, const SshTokens& tokens) {
+  std::vector<std::string> files;
+  for (const std::string& word : SplitConfigWords(text)) {
+    if (IsOneOf(word, {"none"})) continue;
+    HostResult<std::string> file = ExpandSshFile(keyword, word, tokens);
+    if (!file.ok()) return file.failure();
+    files.push_back(*std::move(file));
+  }
+  return files;
+}
+
+std::string Or(const std::string& text, const char* fallback) {
+  return text.empty() ? fallback : text;
+}
+
+}  // namespace
+
+HostResult<std::string> ExpandSshFile(const std::string& keyword, const std::string& word,
+                                      const SshTokens& tokens) {
   std::string path;
   for (std::size_t i = 0; i < word.size(); ++i) {
     if (word.compare(i, 2, "${") == 0) return Unsupported(keyword, "variables like ${HOME}");
@@ -88,9 +79,8 @@ HostResult<std::string> ExpandFile(const std::string& keyword, const std::string
       continue;
     }
     const char token = ++i < word.size() ? word[i] : ' ';
-    std::string storage;
-    const std::string* text = FindToken(token, names, alias, &storage);
-    if (text == nullptr) return Unsupported(keyword, std::string("%") + token);
+    const std::optional<std::string> text = FindToken(token, tokens);
+    if (!text.has_value()) return Unsupported(keyword, std::string("%") + token);
     path += *text;
   }
   if (path.starts_with("~/")) return FindHomeDirectory() + path.substr(1);
@@ -99,44 +89,28 @@ HostResult<std::string> ExpandFile(const std::string& keyword, const std::string
   return Unsupported(keyword, "names that depend on where it is started (" + path + ")");
 }
 
-HostResult<std::vector<std::string>> ExpandFiles(const std::string& keyword,
-                                                 const std::string& text, const HostKeyNames& names,
-                                                 const std::string& alias) {
-  std::vector<std::string> files;
-  for (const std::string& word : SplitWords(text)) {
-    if (IsOneOf(word, {"none"})) continue;
-    HostResult<std::string> file = ExpandFile(keyword, word, names, alias);
-    if (!file.ok()) return file.failure();
-    files.push_back(*std::move(file));
-  }
-  return files;
-}
-
-}  // namespace
-
-HostResult<HostKeyPolicy> MakeHostKeyPolicy(const HostKeyWords& words, const HostKeyNames& names) {
+HostResult<HostKeyPolicy> MakeHostKeyPolicy(const SshSettings& settings, const SshTokens& names) {
   HostKeyPolicy policy;
-  const std::string strict = OnlyWord(words.strict);
+  const std::string strict = settings.FirstWord("stricthostkeychecking");
   policy.refuses_unknown_hosts =
       !strict.empty() && !IsOneOf(strict, {"no", "off", "false", "accept-new"});
-  policy.hashes_names = IsOneOf(OnlyWord(words.hash), {"yes", "true"});
-  const std::string alias = OnlyWord(words.alias);
-  policy.known_name = alias.empty() ? names.host : alias;
-  if (alias.empty()) policy.known_port = names.port;
+  policy.hashes_names = IsOneOf(settings.FirstWord("hashknownhosts"), {"yes", "true"});
+  SshTokens tokens = names;
+  tokens.alias = settings.FirstWord("hostkeyalias");
+  policy.known_name = tokens.alias.empty() ? names.host : tokens.alias;
+  if (tokens.alias.empty()) policy.known_port = names.port;
   const auto users = ExpandFiles(
       "UserKnownHostsFile",
-      words.users_files.empty() ? "~/.ssh/known_hosts ~/.ssh/known_hosts2" : words.users_files,
-      names, alias);
+      Or(settings.First("userknownhostsfile"), "~/.ssh/known_hosts ~/.ssh/known_hosts2"), tokens);
   if (!users.ok()) return users.failure();
   policy.users_files = *users;
-  const auto systems =
-      ExpandFiles("GlobalKnownHostsFile",
-                  words.systems_files.empty() ? "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
-                                              : words.systems_files,
-                  names, alias);
+  const auto systems = ExpandFiles("GlobalKnownHostsFile",
+                                   Or(settings.First("globalknownhostsfile"),
+                                      "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"),
+                                   tokens);
   if (!systems.ok()) return systems.failure();
   policy.systems_files = *systems;
-  const auto revoked = ExpandFiles("RevokedHostKeys", words.revoked, names, alias);
+  const auto revoked = ExpandFiles("RevokedHostKeys", settings.First("revokedhostkeys"), tokens);
   if (!revoked.ok()) return revoked.failure();
   if (!revoked->empty()) policy.revoked_keys = revoked->front();
   return policy;

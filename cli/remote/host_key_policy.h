@@ -1,7 +1,7 @@
 #pragma once
 
-// HostKeyPolicy holds the settings of ~/.ssh/config and /etc/ssh/ssh_config about host keys, which
-// libssh does not honour by itself.
+// HostKeyPolicy holds the settings of ssh_config about host keys, which libssh does not honour by
+// itself.
 //
 // Pure, except that it reads the home directory and the user's name.
 
@@ -9,25 +9,17 @@
 #include <vector>
 
 #include "cli/remote/host_failure.h"
+#include "cli/remote/ssh_settings.h"
 
 namespace ds::cli {
 
-// Values as written in the configuration; "" = not set.
-struct HostKeyWords {
-  std::string strict;         // StrictHostKeyChecking
-  std::string hash;           // HashKnownHosts
-  std::string alias;          // HostKeyAlias
-  std::string users_files;    // UserKnownHostsFile
-  std::string systems_files;  // GlobalKnownHostsFile
-  std::string revoked;        // RevokedHostKeys
-};
-
-// The values of the tokens in HostKeyWords.
-struct HostKeyNames {
-  std::string name;  // %n, as given by the user
-  std::string host;  // %h, as dialled
-  int port = 22;     // %p
-  std::string user;  // %r
+// The values of the tokens in names of files.
+struct SshTokens {
+  std::string name;     // %n, as given by the user
+  std::string host;     // %h, as dialled
+  int port = 22;        // %p
+  std::string user;     // %r
+  std::string alias{};  // %k; "" = the name
 };
 
 struct HostKeyPolicy {
@@ -42,6 +34,11 @@ struct HostKeyPolicy {
 };
 
 // Fails for settings that cannot be honoured.
-HostResult<HostKeyPolicy> MakeHostKeyPolicy(const HostKeyWords& words, const HostKeyNames& names);
+HostResult<HostKeyPolicy> MakeHostKeyPolicy(const SshSettings& settings, const SshTokens& tokens);
+
+// Returns the absolute name of a file that `keyword` names. Fails for a token that is not
+// supported.
+HostResult<std::string> ExpandSshFile(const std::string& keyword, const std::string& word,
+                                      const SshTokens& tokens);
 
 }  // namespace ds::cli

@@ -267,17 +267,17 @@ HostResult<std::unique_ptr<RemoteConnection>> LibsshConnection::Open(const Remot
                                                                      HostAttempt* attempt) {
   auto session = std::make_unique<SshSession>(attempt);
   const HostOutcome configured = session->Configure(target);
-  if (!configured.ok()) return session->AddConfigHint(configured.failure());
+  if (!configured.ok()) return configured.failure();
   attempt->Enter({"reading the files of known hosts", "does their file system hang?"});
   const HostResult<HostKeyEntries> keys = host_keys->Find(session->host_keys());
   if (!keys.ok()) return keys.failure();
-  const HostOutcome reached = session->Connect(target, keys->PreferredLines());
-  if (!reached.ok()) return session->AddConfigHint(reached.failure());
+  const HostOutcome reached = session->Connect(keys->PreferredLines());
+  if (!reached.ok()) return reached.failure();
   attempt->Enter({"storing the host's key", "does the file system of known_hosts hang?"});
   const HostResult<std::string> known = host_keys->Check(*session, target, *keys);
   if (!known.ok()) return known.failure();
   const HostOutcome let_in = session->Authenticate(target);
-  if (!let_in.ok()) return session->AddConfigHint(let_in.failure());
+  if (!let_in.ok()) return let_in.failure();
   return std::unique_ptr<RemoteConnection>(new LibsshConnection(std::move(session), *known));
 }
 

@@ -1,45 +1,29 @@
 #include "cli/remote/ssh_client.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <sstream>
 #include <utility>
 
 #include "cli/remote/poll_thread.h"
 #include "cli/remote/remote_shell.h"
+#include "cli/remote/ssh_words.h"
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"
-#include "runtime/process/pipe.h"
-#include "runtime/process/spawn_session.h"
 #include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{64} << 20;
-constexpr std::size_t kMaxSaid = std::size_t{1} << 20;
 constexpr char kReady[] = "dsrun-ready\n";
 // Runs until its standard input ends. That happens when this process ends, even if it is killed.
 constexpr char kMasterCommand[] = "exec /bin/sh -c 'echo dsrun-ready; exec cat >/dev/null'";
-
-HostFailure Local(const Status& status) {
-  return {.kind = FailureKind::kStart,
-          .message = status.message(),
-          .hint = "that is this machine's trouble, not the host's"};
-}
 
 // Returns a KnownHostsCommand. It prints the key that the host presents, and thus makes ssh accept
 // it, if the key has one of these fingerprints.
@@ -49,9 +33,15 @@ std::string PinCommand(const std::vector<std::string>& fingerprints) {
   return "/bin/sh -c 'case \"$1\" in " + pattern + ") echo \"$2 $3 $4\";; esac' sh %f %H %t %K";
 }
 
-StatusOr<std::string> RevokedLines(const std::vector<std::string>& files) {
+// `lists` are names of files with blanks between them, as `ssh -G` prints them.
+StatusOr<std::string> RevokedLines(const std::vector<std::string>& lists) {
   std::string revoked;
+  std::vector<std::string> files;
+  for (const std::string& list : lists) {
+    for (std::string& file : SplitConfigWords(list)) files.push_back(std::move(file));
+  }
   for (const std::string& file : files) {
+    if (file == "none") continue;
     const StatusOr<std::string> text = ReadFile(file, kMaxListBytes);
     if (!text.ok() && text.status().code() == StatusCode::kNotFound) continue;
     if (!text.ok()) return text.status();
@@ -69,101 +59,7 @@ void AddOptions(const std::vector<std::string>& settings, std::vector<std::strin
   for (const std::string& setting : settings) options->insert(options->end(), {"-o", setting});
 }
 
-// Only the end that this process reads is non-blocking; ssh may block when it writes.
-StatusOr<Pipe> MakeOutputPipe() {
-  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
-  if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
-  return pipe;
-}
-
-// Appends the available output. Closes the pipe at end-of-file.
-void Gather(UniqueFd* pipe, std::string* text) {
-  std::array<char, 16384> buffer;
-  while (pipe->valid()) {
-    const ssize_t got = ::read(pipe->get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0) return pipe->Reset();
-    if (text->size() < kMaxSaid) text->append(buffer.data(), static_cast<std::size_t>(got));
-  }
-}
-
-int MillisLeft(Interrupter::Deadline deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
-}
-
 }  // namespace
-
-StatusOr<std::unique_ptr<SshProcess>> SshProcess::Start(const std::vector<std::string>& arguments,
-                                                        int socket) {
-  std::unique_ptr<SshProcess> ssh(new SshProcess());
-  DS_ASSIGN_OR_RETURN(SocketPair in, MakeSocketPair());
-  DS_ASSIGN_OR_RETURN(Pipe out, MakeOutputPipe());
-  DS_ASSIGN_OR_RETURN(Pipe err, MakeOutputPipe());
-  const InheritedFd inherited[] = {{socket < 0 ? in.theirs.get() : socket, STDIN_FILENO},
-                                   {socket < 0 ? out.write.get() : socket, STDOUT_FILENO},
-                                   {err.write.get(), STDERR_FILENO}};
-  std::vector<std::string> argv = {"sh", "-c", "exec ssh \"$@\"", "sh"};
-  argv.insert(argv.end(), arguments.begin(), arguments.end());
-  DS_ASSIGN_OR_RETURN(ssh->pid_, SpawnInNewSession("/bin/sh", std::move(argv), inherited));
-  ssh->in_ = std::move(in.ours);
-  ssh->out_pipe_ = std::move(out.read);
-  ssh->err_pipe_ = std::move(err.read);
-  ssh->end_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, ssh->pid_, 0)));
-  if (!ssh->end_.valid()) return ErrnoError(errno, "pidfd_open");
-  return ssh;
-}
-
-SshProcess::~SshProcess() {
-  if (pid_ > 0) ::kill(-pid_, SIGKILL);  // ssh has no state to save
-  Reap();
-}
-
-void SshProcess::Reap() {
-  if (pid_ < 0) return;
-  int status = 0;
-  pid_t reaped = -1;
-  do {
-    reaped = ::waitpid(pid_, &status, 0);
-  } while (reaped < 0 && errno == EINTR);
-  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  pid_ = -1;
-}
-
-void SshProcess::Write(std::string_view* input) {
-  const ssize_t sent = ::send(in_.get(), input->data(), input->size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent >= 0) return input->remove_prefix(static_cast<std::size_t>(sent));
-  // ssh no longer reads; its exit status will explain why.
-  if (errno != EAGAIN && errno != EINTR) *input = {};
-}
-
-SshProcess::End SshProcess::Converse(const Talk& talk, const Limits& limits) {
-  std::string_view input = talk.input;
-  for (;;) {
-    if (input.empty() && !talk.stay_open) in_.Reset();
-    pollfd watched[] = {{end_.get(), POLLIN, 0},
-                        {limits.interrupter->fd(), POLLIN, 0},
-                        {out_pipe_.get(), POLLIN, 0},
-                        {err_pipe_.get(), POLLIN, 0},
-                        {input.empty() ? -1 : in_.get(), POLLOUT, 0}};
-    const int count = ::poll(watched, std::size(watched), MillisLeft(limits.deadline));
-    if (count < 0 && errno == EINTR) continue;
-    Gather(&out_pipe_, &out_);
-    Gather(&err_pipe_, &err_);
-    if (talk.enough && talk.enough()) return End::kEnough;
-    if (count <= 0) return End::kTimeout;
-    if (watched[1].revents != 0) return End::kInterrupted;
-    if (watched[4].revents != 0) Write(&input);
-    if (watched[0].revents == 0) continue;
-    // Collects output that arrived after the calls above.
-    Gather(&out_pipe_, &out_);
-    Gather(&err_pipe_, &err_);
-    Reap();
-    return talk.enough && talk.enough() ? End::kEnough : End::kExited;
-  }
-}
 
 SshClient::SshClient(const RemoteTarget& target) : host_(target.host) {
   options_ = {"-T", "-x"};
@@ -181,24 +77,24 @@ SshClient::~SshClient() {
   folder_.Remove();
 }
 
-HostResult<std::unique_ptr<SshProcess>> SshClient::Start(const std::vector<std::string>& options,
-                                                         const std::string& command,
-                                                         int socket) const {
+HostResult<std::unique_ptr<LocalProcess>> SshClient::Start(const std::vector<std::string>& options,
+                                                           const std::string& command,
+                                                           int socket) const {
   std::vector<std::string> words = options;  // first: ssh uses the first value of a setting
   words.insert(words.end(), options_.begin(), options_.end());
   words.insert(words.end(), {"--", host_});
   if (!command.empty()) words.push_back(command);
-  StatusOr<std::unique_ptr<SshProcess>> ssh = SshProcess::Start(words, socket);
-  if (!ssh.ok()) return Local(ssh.status());
+  StatusOr<std::unique_ptr<LocalProcess>> ssh = LocalProcess::StartSsh(words, socket);
+  if (!ssh.ok()) return LocalFailure(ssh.status());
   return std::move(ssh).value();
 }
 
-HostFailure SshClient::Explain(const SshProcess& ssh, SshProcess::End end,
+HostFailure SshClient::Explain(const LocalProcess& ssh, LocalProcess::End end,
                                const std::string& doing) const {
-  if (end == SshProcess::End::kInterrupted) {
-    return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
+  if (end == LocalProcess::End::kInterrupted) {
+    return InterruptedFailure();
   }
-  if (end == SshProcess::End::kTimeout) {
+  if (end == LocalProcess::End::kTimeout) {
     return {.kind = FailureKind::kTimeout,
             .message = "ssh " + host_ + ": no answer while " + doing,
             .hint = "is the host up, and does a firewall drop SSH? --ssh_timeout waits longer",
@@ -210,22 +106,23 @@ HostFailure SshClient::Explain(const SshProcess& ssh, SshProcess::End end,
 }
 
 HostOutcome SshClient::ReadSettings(const Limits& limits) {
-  HostResult<std::unique_ptr<SshProcess>> ssh = Start({"-G"}, "");
+  HostResult<std::unique_ptr<LocalProcess>> ssh = Start({"-G"}, "");
   if (!ssh.ok()) return ssh.failure();
-  const SshProcess::End end = (*ssh)->Converse({}, limits);
-  if (end != SshProcess::End::kExited || (*ssh)->status() != 0) {
+  const LocalProcess::End end = (*ssh)->Converse({}, limits);
+  if (end != LocalProcess::End::kExited || (*ssh)->status() != 0) {
     return Explain(**ssh, end, "reading ~/.ssh/config");
   }
-  settings_ = ParseSshSettings((*ssh)->out());
+  settings_ = SshSettings::Parse((*ssh)->out());
   return HostOutcome();
 }
 
 HostOutcome SshClient::Pin(const std::vector<std::string>& fingerprints) {
-  const StatusOr<std::string> revoked = RevokedLines(settings_.known_hosts);
-  if (!revoked.ok()) return Local(revoked.status());
+  const StatusOr<std::string> revoked = RevokedLines(
+      {settings_.First("userknownhostsfile"), settings_.First("globalknownhostsfile")});
+  if (!revoked.ok()) return LocalFailure(revoked.status());
   const std::filesystem::path file = folder_.path() / "revoked";
   if (const Status written = WriteFileAtomically(file, *revoked, 0600); !written.ok()) {
-    return Local(written);
+    return LocalFailure(written);
   }
   AddOptions(
       {"KnownHostsCommand=" + PinCommand(fingerprints), "FingerprintHash=sha256",
@@ -236,26 +133,27 @@ HostOutcome SshClient::Pin(const std::vector<std::string>& fingerprints) {
 }
 
 HostResult<bool> SshClient::FindMaster(const Limits& limits) {
-  if (settings_.control_path.empty()) return false;
-  HostResult<std::unique_ptr<SshProcess>> ssh = Start({"-O", "check"}, "");
+  const std::string path = settings_.First("controlpath");
+  if (path.empty() || path == "none") return false;
+  HostResult<std::unique_ptr<LocalProcess>> ssh = Start({"-O", "check"}, "");
   if (!ssh.ok()) return ssh.failure();
-  const SshProcess::End end = (*ssh)->Converse({}, limits);
-  if (end != SshProcess::End::kExited) return Explain(**ssh, end, "asking for a master");
+  const LocalProcess::End end = (*ssh)->Converse({}, limits);
+  if (end != LocalProcess::End::kExited) return Explain(**ssh, end, "asking for a master");
   return (*ssh)->status() == 0;
 }
 
 HostOutcome SshClient::StartMaster(const Limits& limits) {
   const std::string path = "ControlPath=" + (folder_.path() / "master").string();
-  HostResult<std::unique_ptr<SshProcess>> started =
+  HostResult<std::unique_ptr<LocalProcess>> started =
       Start({"-o", path, "-o", "ControlMaster=yes", "-o", "ControlPersist=no"}, kMasterCommand);
   if (!started.ok()) return started.failure();
   master_ = *std::move(started);
-  const SshProcess& master = *master_;
-  const SshProcess::End end = master_->Converse(
+  const LocalProcess& master = *master_;
+  const LocalProcess::End end = master_->Converse(
       {.stay_open = true,
        .enough = [&master] { return master.out().find(kReady) != std::string::npos; }},
       limits);
-  if (end == SshProcess::End::kExited && master.status() != 255 && master.status() != -1 &&
+  if (end == LocalProcess::End::kExited && master.status() != 255 && master.status() != -1 &&
       master.status() != 127) {
     return HostFailure{
         .kind = FailureKind::kStart,
@@ -264,7 +162,7 @@ HostOutcome SshClient::StartMaster(const Limits& limits) {
                    "'",
         .hint = "may this user work there? user= in the hostfile names another"};
   }
-  if (end != SshProcess::End::kEnough) return Explain(master, end, "logging in");
+  if (end != LocalProcess::End::kEnough) return Explain(master, end, "logging in");
   options_.insert(options_.begin(), {"-o", path});
   notice_ = WarningOf(master.err());
   return HostOutcome();
@@ -274,14 +172,15 @@ HostResult<std::unique_ptr<SshClient>> SshClient::Open(const RemoteTarget& targe
                                                        const Limits& limits) {
   std::unique_ptr<SshClient> client(new SshClient(target));
   StatusOr<PrivateFolder> folder = PrivateFolder::Make();
-  if (!folder.ok()) return Local(folder.status());
+  if (!folder.ok()) return LocalFailure(folder.status());
   client->folder_ = std::move(folder).value();
   const HostOutcome read = client->ReadSettings(limits);
   if (!read.ok()) return read.failure();
   // Pinned keys exclude a running master of the user: it has checked the host's key earlier, and
   // not against these.
   if (target.host_keys.empty()) {
-    const std::string& strictness = client->settings_.strictness;
+    const std::string strictness =
+        AllowedStrictness(client->settings_.First("stricthostkeychecking"));
     if (!strictness.empty()) {
       AddOptions({"StrictHostKeyChecking=" + strictness}, &client->options_);
     }
@@ -328,7 +227,7 @@ class SshClientTunnel : public RemoteTunnel, private PollMember {
   const std::unique_ptr<SshClient> client_;
   const std::vector<std::string> forward_;  // ssh's options for forwarding to the daemon
   UniqueFd listener_;
-  std::vector<std::unique_ptr<SshProcess>> connections_;  // used by the poll thread
+  std::vector<std::unique_ptr<LocalProcess>> connections_;  // used by the poll thread
   std::shared_ptr<PollThread> thread_;
 };
 
@@ -343,12 +242,12 @@ HostResult<std::unique_ptr<RemoteTunnel>> SshClientTunnel::Open(std::unique_ptr<
   std::vector<std::string> forward = ForwardTo(daemon);
   // The probe sends nothing. The daemon then closes the connection, and ssh ends with status 0.
   // Without a daemon ssh fails.
-  const HostResult<std::unique_ptr<SshProcess>> probe = client->Start(forward, "");
+  const HostResult<std::unique_ptr<LocalProcess>> probe = client->Start(forward, "");
   if (!probe.ok()) return probe.failure();
-  const SshProcess::End end = (*probe)->Converse({}, limits);
-  if (end != SshProcess::End::kExited || (*probe)->status() != 0) {
+  const LocalProcess::End end = (*probe)->Converse({}, limits);
+  if (end != LocalProcess::End::kExited || (*probe)->status() != 0) {
     HostFailure failure = client->Explain(**probe, end, "connecting to its dsrund");
-    if (end != SshProcess::End::kExited) return failure;
+    if (end != LocalProcess::End::kExited) return failure;
     failure.kind = FailureKind::kPort;
     failure.hint =
         "dsrund's port cannot be dialled from here, so its sshd must forward to it: is it "
@@ -402,7 +301,7 @@ void SshClientTunnel::Accept() {
   const UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket.valid()) return;
   // If ssh does not start, the connection is closed, as if there were no daemon.
-  HostResult<std::unique_ptr<SshProcess>> ssh = client_->Start(forward_, "", socket.get());
+  HostResult<std::unique_ptr<LocalProcess>> ssh = client_->Start(forward_, "", socket.get());
   if (ssh.ok()) connections_.push_back(*std::move(ssh));
 }
 
@@ -419,19 +318,19 @@ HostResult<std::unique_ptr<RemoteConnection>> SshClientConnection::Open(const Re
 }
 
 HostResult<CommandResult> SshClientConnection::Run(const RemoteCommand& command) {
-  const HostResult<std::unique_ptr<SshProcess>> ssh = client_->Start({}, command.line);
+  const HostResult<std::unique_ptr<LocalProcess>> ssh = client_->Start({}, command.line);
   if (!ssh.ok()) return ssh.failure();
-  SshProcess& process = **ssh;
-  SshProcess::Talk talk{.input = command.input};
+  LocalProcess& process = **ssh;
+  LocalProcess::Talk talk{.input = command.input};
   if (command.one_line_is_enough) {
     talk.enough = [&process] { return process.out().find('\n') != std::string::npos; };
   }
-  const SshProcess::End end = process.Converse(talk, limits_);
+  const LocalProcess::End end = process.Converse(talk, limits_);
   const bool failed = process.status() == kSshFailed || process.status() < 0;
-  if (end == SshProcess::End::kEnough) {
+  if (end == LocalProcess::End::kEnough) {
     return CommandResult{.status = 0, .out = process.out(), .err = process.err()};
   }
-  if (end != SshProcess::End::kExited || failed) {
+  if (end != LocalProcess::End::kExited || failed) {
     return client_->Explain(process, end, "running a command");
   }
   return CommandResult{.status = process.status(), .out = process.out(), .err = process.err()};
@@ -442,7 +341,9 @@ HostResult<std::unique_ptr<RemoteTunnel>> SshClientConnection::OpenTunnel(const 
 }
 
 std::string SshClientConnection::peer_address() const {
-  return client_->settings().has_proxy ? "" : client_->settings().host_name;
+  const SshSettings& settings = client_->settings();
+  const std::string proxy = settings.First("proxycommand") + settings.First("proxyjump");
+  return proxy.empty() || proxy == "none" ? settings.First("hostname") : "";
 }
 
 }  // namespace ds::cli

@@ -12,73 +12,24 @@
 // Not thread-safe. The interrupter must live until the last call has returned. The destructor logs
 // out.
 
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/remote/host_attempt.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
+#include "cli/remote/local_process.h"
 #include "cli/remote/remote_connection.h"
 #include "cli/remote/remote_target.h"
-#include "cli/remote/ssh_words.h"
-#include "runtime/base/status.h"
-#include "runtime/base/unique_fd.h"
+#include "cli/remote/ssh_settings.h"
 #include "runtime/process/private_folder.h"
 
 namespace ds::cli {
 
-// A running `ssh` of this machine's OpenSSH, with its standard input and its two outputs. It runs
-// in a new session, because dsrun handles Ctrl-C, and so that no terminal is there for questions.
-class SshProcess {
- public:
-  // Runs the ssh in PATH; without one the process ends with status 127. `socket` becomes its
-  // standard input and output; -1 = new pipes.
-  static StatusOr<std::unique_ptr<SshProcess>> Start(const std::vector<std::string>& arguments,
-                                                     int socket = -1);
-  // Ends the process and its proxy command.
-  ~SshProcess();
-  SshProcess(const SshProcess&) = delete;
-  SshProcess& operator=(const SshProcess&) = delete;
-
-  struct Limits {
-    Interrupter::Deadline deadline;
-    Interrupter* interrupter;
-  };
-  enum class End { kEnough, kExited, kTimeout, kInterrupted };
-  // Sends `input`, then end-of-file unless `stay_open`, and collects the outputs until `enough`
-  // returns true (called after each piece; may be empty), the process ends, or a limit is reached.
-  struct Talk {
-    std::string_view input;
-    bool stay_open = false;
-    std::function<bool()> enough;
-  };
-  End Converse(const Talk& talk, const Limits& limits);
-
-  const std::string& out() const { return out_; }
-  const std::string& err() const { return err_; }
-  // After kExited: the exit status; -1 if a signal ended the process.
-  int status() const { return status_; }
-  // Returns a descriptor that is readable after the process has ended.
-  int end() const { return end_.get(); }
-
- private:
-  SshProcess() = default;
-  void Write(std::string_view* input);
-  void Reap();
-
-  int pid_ = -1;
-  UniqueFd in_, out_pipe_, err_pipe_;
-  UniqueFd end_;
-  std::string out_, err_;
-  int status_ = -1;
-};
-
 class SshClient {
  public:
-  using Limits = SshProcess::Limits;
+  using Limits = LocalProcess::Limits;
   static HostResult<std::unique_ptr<SshClient>> Open(const RemoteTarget& target,
                                                      const Limits& limits);
   ~SshClient();
@@ -86,10 +37,12 @@ class SshClient {
   SshClient& operator=(const SshClient&) = delete;
 
   // Starts an ssh through the master: with `options`, then the host, then `command` ("" = none).
-  HostResult<std::unique_ptr<SshProcess>> Start(const std::vector<std::string>& options,
-                                                const std::string& command, int socket = -1) const;
+  HostResult<std::unique_ptr<LocalProcess>> Start(const std::vector<std::string>& options,
+                                                  const std::string& command,
+                                                  int socket = -1) const;
   // Explains why `ssh` ended other than expected.
-  HostFailure Explain(const SshProcess& ssh, SshProcess::End end, const std::string& doing) const;
+  HostFailure Explain(const LocalProcess& ssh, LocalProcess::End end,
+                      const std::string& doing) const;
 
   const SshSettings& settings() const { return settings_; }
   // Returns a notice for the user; "" = none.
@@ -110,7 +63,7 @@ class SshClient {
   std::vector<std::string> options_;  // of every ssh
   SshSettings settings_;
   PrivateFolder folder_;
-  std::unique_ptr<SshProcess> master_;  // null: the user's master
+  std::unique_ptr<LocalProcess> master_;  // null: the user's master
   std::string notice_;
 };
 

@@ -2,25 +2,27 @@
 
 #include <glob.h>
 #include <strings.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <optional>
 #include <sstream>
-#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "cli/remote/remote_target.h"
 #include "cli/remote/ssh_patterns.h"
-#include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{4} << 20;
 constexpr int kMaxDepth = 16;  // OpenSSH's
 constexpr int kMaxFiles = 256;
 constexpr std::string_view kBlanks = " \t\r=";
@@ -46,146 +48,120 @@ ConfigLine SplitLine(std::string_view line) {
   return {keyword, line};
 }
 
-// A keyword with a value that libssh does not report, or not completely. The value is encoded and
-// passed to libssh under the keyword `stand_in`, which libssh does report.
-struct Carrier {
-  std::string_view keyword;
-  std::string_view stand_in;
-  SshConfig::Part part;
-};
-
-constexpr Carrier kCarriers[] = {
-    {"userknownhostsfile", "UserKnownHostsFile", SshConfig::kOptions},
-    {"globalknownhostsfile", "GlobalKnownHostsFile", SshConfig::kOptions},
-    {"stricthostkeychecking", "ProxyCommand", SshConfig::kKeys},
-    {"hostkeyalias", "UserKnownHostsFile", SshConfig::kKeys},
-    {"revokedhostkeys", "GlobalKnownHostsFile", SshConfig::kKeys},
-    {"hashknownhosts", "Port", SshConfig::kKeys},
-};
-
-const Carrier* FindCarrier(std::string_view keyword) {
-  for (const Carrier& carrier : kCarriers) {
-    if (IsWord(keyword, carrier.keyword)) return &carrier;
-  }
-  return nullptr;
-}
-
-// Encodes a text as one word that libssh does not expand, split or unquote.
-std::string Hex(std::string_view text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex = "x";
-  for (const char c : text) {
-    hex += kDigits[static_cast<unsigned char>(c) >> 4];
-    hex += kDigits[static_cast<unsigned char>(c) & 15];
-  }
-  return hex;
-}
-
-bool SaysYes(std::string_view rest) {
-  const std::size_t end = rest.find_last_not_of(" \t\r\"");
-  const std::size_t start = std::min(rest.find_first_not_of('"'), rest.size());
-  const std::string_view word = rest.substr(start, end == rest.npos ? 0 : end + 1 - start);
-  return IsWord(word, "yes") || IsWord(word, "true");
-}
-
-// Returns the words of a line, without quotation marks, up to a comment.
-std::vector<std::string> SplitWords(std::string_view line, std::string_view blanks) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0;;) {
-    at = line.find_first_not_of(blanks, at);
-    if (at == line.npos || line[at] == '#') return words;
-    std::string word;
-    bool quoted = false;
-    for (; at < line.size() && (quoted || blanks.find(line[at]) == blanks.npos); ++at) {
-      if (line[at] == '"') {
-        quoted = !quoted;
-      } else {
-        word += line[at];
-      }
-    }
-    words.push_back(std::move(word));
-  }
-}
-
-// Removes a comment from the end.
+// Removes a comment, and blanks, from the end.
 std::string_view WithoutComment(std::string_view rest) {
   bool quoted = false;
   for (std::size_t at = 0; at < rest.size(); ++at) {
     if (rest[at] == '"') quoted = !quoted;
     const bool begins_word = at == 0 || rest[at - 1] == ' ' || rest[at - 1] == '\t';
-    if (rest[at] == '#' && begins_word && !quoted) return rest.substr(0, at);
+    if (rest[at] != '#' || !begins_word || quoted) continue;
+    rest = rest.substr(0, at);
+    break;
   }
-  return rest;
+  return rest.substr(0, rest.find_last_not_of(" \t\r") + 1);
 }
 
-bool IsOneOf(std::string_view text, std::span<const std::string_view> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return IsWord(text, word); });
+HostFailure Bad(const std::string& message) {
+  return {
+      .kind = FailureKind::kStart,
+      .message = message,
+      .hint = "the SSH configuration must be readable; 'ssh -G HOST' shows what ssh makes of it"};
 }
 
-// Criteria of Match that libssh evaluates correctly.
-constexpr std::string_view kLibsshsCriteria[] = {"user", "localuser", "exec"};
-// Values of StrictHostKeyChecking that may accept an unknown host.
-constexpr std::string_view kLenient[] = {"no", "off", "false", "accept-new"};
+// For glob: what does not exist has no match, and everything else is an error.
+int IsError(const char* /*path*/, int error) { return error == ENOENT || error == ENOTDIR ? 0 : 1; }
 
-std::vector<std::string> Matches(std::string pattern, const fs::path& folder) {
-  if (!pattern.starts_with('/') && !pattern.starts_with('~')) {
+bool IsFolder(const char* path) {
+  struct stat status {};
+  return ::stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// Returns the files that match a pattern of Include.
+HostResult<std::vector<std::string>> FindIncluded(std::string pattern, const fs::path& folder) {
+  if (pattern.starts_with("~/")) {
+    pattern = FindHomeDirectory() + pattern.substr(1);
+  } else if (!pattern.starts_with('/') && !pattern.starts_with('~')) {
     pattern = (folder / pattern).string();
   }
   std::vector<std::string> paths;
+  // glob takes a file that cannot be looked at for a missing one.
+  if (pattern.find_first_of("*?[\\") == pattern.npos && pattern.starts_with('/')) {
+    if (!IsFolder(pattern.c_str())) paths.push_back(std::move(pattern));
+    return paths;
+  }
   glob_t found{};
-  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0) {
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
-      std::error_code ignored;
-      if (!fs::is_directory(found.gl_pathv[i], ignored)) paths.emplace_back(found.gl_pathv[i]);
-    }
+  const int result = ::glob(pattern.c_str(), GLOB_TILDE, IsError, &found);
+  for (std::size_t i = 0; result == 0 && i < found.gl_pathc; ++i) {
+    if (!IsFolder(found.gl_pathv[i])) paths.emplace_back(found.gl_pathv[i]);
   }
   ::globfree(&found);
-  return paths;
+  if (result == 0 || result == GLOB_NOMATCH) return paths;
+  return Bad("Include " + pattern + ": a folder in this name cannot be read");
 }
 
-}  // namespace
-
-std::string SshConfig::Decode(std::string_view word) {
-  if (!word.starts_with('x') || word.size() % 2 == 0) return "";
+// Replaces the tokens of a command of Match exec. Returns null for a token that only OpenSSH knows.
+std::optional<std::string> ExpandCommand(std::string_view command,
+                                         const std::vector<std::pair<char, std::string>>& values) {
   std::string text;
-  for (std::size_t i = 1; i < word.size(); i += 2) {
-    const auto byte = ParseNumber<unsigned char>(word.substr(i, 2), 16);
-    if (!byte) return "";
-    text += static_cast<char>(*byte);
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i] != '%') {
+      text += command[i];
+      continue;
+    }
+    const char token = ++i < command.size() ? command[i] : '\0';
+    const auto value = std::find_if(values.begin(), values.end(),
+                                    [&](const auto& each) { return each.first == token; });
+    if (value == values.end()) return std::nullopt;
+    text += value->second;
   }
   return text;
 }
 
-StatusOr<SshConfig> SshConfig::Read(std::span<const File> files, const std::string& host) {
-  SshConfig config(host);
+std::string LocalHostName() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+HostResult<SshConfig::Reading> SshConfig::Read(std::span<const File> files, const Query& query) {
+  SshConfig config(&query);
+  const HostOutcome first = config.ReadAll(files);
+  if (!first.ok()) return first.failure();
+  const std::string canonicalize = config.reading_.settings.FirstWord("canonicalizehostname");
+  if (!canonicalize.empty() && !IsWord(canonicalize, "no") && !IsWord(canonicalize, "false") &&
+      config.reading_.beyond.empty()) {
+    config.reading_.beyond = "CanonicalizeHostname " + canonicalize;
+  }
+  if (config.wants_final_ && config.reading_.beyond.empty()) {
+    config.is_final_ = true;
+    config.final_name_ = config.host_name();
+    const HostOutcome second = config.ReadAll(files);
+    if (!second.ok()) return second.failure();
+  }
+  return std::move(config.reading_);
+}
+
+HostOutcome SshConfig::ReadAll(std::span<const File> files) {
+  files_read_ = 0;
   for (const File& file : files) {
-    config.folder_ = file.folder;
-    const Status added = config.AddFile(file.path, {}, 0);
-    if (!added.ok() && added.code() != StatusCode::kNotFound) {
-      return added.WithContext(file.path.string());
-    }
+    folder_ = file.folder;
+    const HostOutcome added = AddFile(file.path, {}, 0);
+    if (!added.ok()) return added;
   }
-  for (int part = 0; part < kPartCount; ++part) {
-    UniqueFd& fd = config.fds_[part];
-    fd.Reset(::memfd_create("ssh_config", MFD_CLOEXEC));
-    if (!fd.valid()) return ErrnoError(errno, "memfd_create");
-    DS_RETURN_IF_ERROR(WriteAll(fd.get(), config.texts_[part], "ssh_config"));
-  }
-  return config;
+  return HostOutcome();
 }
 
-std::string SshConfig::path(Part part) const {
-  return "/proc/self/fd/" + std::to_string(fds_[part].get());
+HostOutcome SshConfig::AddFile(const fs::path& path, const Condition& within, int depth) {
+  if (++files_read_ > kMaxFiles) return Bad(path.string() + ": too many files by Include");
+  const StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  if (!text.ok() && text.status().code() == StatusCode::kNotFound) return HostOutcome();
+  if (!text.ok()) return Bad(text.status().message());
+  return AddText(*text, within, depth);
 }
 
-Status SshConfig::AddFile(const fs::path& path, const Condition& within, int depth) {
-  if (++files_read_ > kMaxFiles) return InvalidArgumentError("too many files by Include");
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  return AddText(text, within, depth);
-}
-
-Status SshConfig::AddText(const std::string& text, const Condition& within, int depth) {
+HostOutcome SshConfig::AddText(const std::string& text, const Condition& within, int depth) {
   Condition condition = within;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -194,100 +170,133 @@ Status SshConfig::AddText(const std::string& text, const Condition& within, int 
     if (IsWord(keyword, "host")) {
       condition = DecideHost(rest, within);
     } else if (IsWord(keyword, "match")) {
-      condition = DecideMatch(rest, within);
+      HostResult<Condition> decided = DecideMatch(rest, within);
+      if (!decided.ok()) return decided.failure();
+      condition = *std::move(decided);
     } else if (IsWord(keyword, "include")) {
-      DS_RETURN_IF_ERROR(Include(rest, condition, depth));
+      const HostOutcome included = Include(rest, condition, depth);
+      if (!included.ok()) return included;
     } else {
       AddLine(keyword, rest, condition);
     }
   }
-  return OkStatus();
+  return HostOutcome();
 }
 
-Status SshConfig::Include(std::string_view patterns, const Condition& condition, int depth) {
-  if (condition.never) return OkStatus();
-  if (depth == kMaxDepth) return InvalidArgumentError("too many levels of Include");
-  for (const std::string& pattern : SplitWords(patterns, " \t\r")) {
-    for (const std::string& match : Matches(pattern, folder_)) {
-      DS_RETURN_IF_ERROR(AddFile(match, condition, depth + 1));
+HostOutcome SshConfig::Include(std::string_view patterns, const Condition& condition, int depth) {
+  if (condition.never) return HostOutcome();
+  if (depth == kMaxDepth) return Bad("too many levels of Include in the SSH configuration");
+  for (const std::string& pattern : SplitConfigWords(patterns)) {
+    const HostResult<std::vector<std::string>> paths = FindIncluded(pattern, folder_);
+    if (!paths.ok()) return paths.failure();
+    for (const std::string& path : *paths) {
+      const HostOutcome added = AddFile(path, condition, depth + 1);
+      if (!added.ok()) return added;
     }
   }
-  return OkStatus();
+  return HostOutcome();
 }
 
 SshConfig::Condition SshConfig::DecideHost(std::string_view patterns,
                                            const Condition& within) const {
   Condition decided = within;
-  decided.line.clear();
-  if (!MatchesPatterns(host_, SplitWords(patterns, kBlanks))) decided.never = true;
+  const std::string& name = is_final_ ? final_name_ : query_.host;
+  if (!MatchesPatterns(name, SplitConfigWords(patterns, kBlanks))) decided.never = true;
   return decided;
 }
 
-SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
-                                            const Condition& within) const {
+HostResult<SshConfig::Condition> SshConfig::DecideMatch(std::string_view criteria,
+                                                        const Condition& within) {
   Condition decided = within;
-  decided.line.clear();
-  const std::vector<std::string> words = SplitWords(criteria, kBlanks);
+  const std::vector<std::string> words = SplitConfigWords(criteria, kBlanks);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool negated = words[i].starts_with('!');
-    const std::string name = words[i].substr(negated ? 1 : 0);
-    if (IsWord(name, "all")) continue;
-    if (IsWord(name, "canonical") || IsWord(name, "final")) {
-      // Host names are not canonicalised here, and there is no second pass.
-      decided.unknown = decided.unknown || !negated;
+    Criterion criterion{.name = Lowered(words[i]).substr(negated ? 1 : 0), .argument = {}};
+    const bool is_final = criterion.name == "final";
+    wants_final_ = wants_final_ || is_final;
+    if (is_final || criterion.name == "canonical") {
+      if (is_final_ == negated) decided.never = true;
       continue;
     }
-    const std::string argument = i + 1 < words.size() ? words[++i] : "";
-    const std::string_view line = WithoutComment(criteria);
-    decided.line = "Match " + std::string(line.substr(0, line.find_last_not_of(kBlanks) + 1));
-    const bool of_host = IsWord(name, "host");
-    // These patterns ignore case; the patterns of Host lines do not.
-    if (of_host || IsWord(name, "originalhost")) {
-      const bool matches =
-          MatchesPatterns(of_host ? host_name_ : host_, SplitWords(Lowered(argument), ","));
-      if (matches == negated) decided.never = true;
-    } else if (IsOneOf(name, kLibsshsCriteria)) {
-      decided.criteria +=
-          (decided.criteria.empty() ? "" : " ") + words[i - 1] + " \"" + argument + "\"";
-    } else {
-      decided.unknown = true;
+    if (criterion.name == "all") continue;
+    criterion.argument = i + 1 < words.size() ? words[++i] : "";
+    if (decided.never) continue;  // commands do not run in vain
+    const HostResult<std::optional<bool>> holds = Holds(criterion);
+    if (!holds.ok()) return holds.failure();
+    if (!holds->has_value()) {
+      decided.beyond = "Match " + std::string(WithoutComment(criteria));
+    } else if (**holds == negated) {
+      decided.never = true;
     }
   }
   return decided;
+}
+
+HostResult<std::optional<bool>> SshConfig::Holds(const Criterion& criterion) {
+  const auto matches = [&](const std::string& name) {
+    return std::optional<bool>(MatchesPatterns(name, SplitCommas(criterion.argument)));
+  };
+  // Case does not count for hosts, unlike on Host lines.
+  const auto matches_host = [&](const std::string& name) {
+    return std::optional<bool>(
+        MatchesPatterns(Lowered(name), SplitCommas(Lowered(criterion.argument))));
+  };
+  if (criterion.name == "host") return matches_host(host_name());
+  if (criterion.name == "originalhost") return matches_host(query_.host);
+  if (criterion.name == "user") return matches(user());
+  if (criterion.name == "localuser") return matches(query_.local_user);
+  if (criterion.name == "exec") return RunExec(criterion.argument);
+  return std::optional<bool>();
+}
+
+HostResult<std::optional<bool>> SshConfig::RunExec(const std::string& command) {
+  const std::string port = reading_.settings.FirstWord("port");
+  const std::string local_host = LocalHostName();
+  const std::optional<std::string> expanded =
+      ExpandCommand(command, {{'%', "%"},
+                              {'h', host_name()},
+                              {'n', query_.host},
+                              {'p', port.empty() ? "22" : port},
+                              {'r', user()},
+                              {'u', query_.local_user},
+                              {'d', FindHomeDirectory()},
+                              {'i', std::to_string(::getuid())},
+                              {'l', local_host},
+                              {'L', local_host.substr(0, local_host.find('.'))}});
+  if (!expanded.has_value()) return std::optional<bool>();
+  const HostResult<bool> succeeded = query_.run(*expanded);
+  if (!succeeded.ok()) return succeeded.failure();
+  return std::optional<bool>(*succeeded);
 }
 
 void SshConfig::AddLine(std::string_view keyword, std::string_view rest,
                         const Condition& condition) {
   if (condition.never) return;
-  const std::string_view value = WithoutComment(rest);
-  if (condition.unknown) {
-    if (passed_over_.empty()) passed_over_ = condition.line;
-    const std::vector<std::string> words = SplitWords(value, kBlanks);
-    const bool is_strict =
-        IsWord(keyword, "stricthostkeychecking") && !words.empty() && !IsOneOf(words[0], kLenient);
-    if (is_strict) Append(kKeys, "ProxyCommand " + Hex(value), {});
+  if (!condition.beyond.empty()) {
+    if (reading_.beyond.empty()) reading_.beyond = condition.beyond;
     return;
   }
-  if (const Carrier* carrier = FindCarrier(keyword); carrier != nullptr) {
-    const bool is_number = carrier->stand_in == "Port";
-    return Append(carrier->part,
-                  std::string(carrier->stand_in) + " " +
-                      (is_number ? SaysYes(value) ? "1" : "2" : Hex(value)),
-                  condition);
-  }
-  Append(kOptions, std::string(keyword) + " " + std::string(rest), condition);
-  // With criteria that libssh evaluates, it is not known here whether this HostName applies.
-  const std::vector<std::string> words = SplitWords(value, kBlanks);
-  if (!IsWord(keyword, "hostname") || words.empty() || !condition.criteria.empty()) return;
-  if (host_name_ == host_) host_name_ = words[0] == "%h" ? host_ : words[0];
+  // HostName is settled after the first reading.
+  if (is_final_ && IsWord(keyword, "hostname")) return;
+  reading_.settings.Add(keyword, WithoutComment(rest));
 }
 
-void SshConfig::Append(Part part, const std::string& line, const Condition& condition) {
-  if (criteria_[part] != condition.criteria) {
-    criteria_[part] = condition.criteria;
-    texts_[part] += "Match " + (condition.criteria.empty() ? "all" : condition.criteria) + "\n";
+std::string SshConfig::host_name() const {
+  const std::string name = reading_.settings.FirstWord("hostname");
+  std::string expanded;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool is_host = name.compare(i, 2, "%h") == 0;
+    const bool is_percent = name.compare(i, 2, "%%") == 0;
+    expanded += is_host ? query_.host : std::string(1, name[i]);
+    if (is_host || is_percent) ++i;
   }
-  texts_[part] += line + "\n";
+  return name.empty() ? query_.host : expanded;
+}
+
+std::string SshConfig::user() const {
+  if (!query_.user.empty()) return query_.user;
+  const std::string user = reading_.settings.FirstWord("user");
+  return user.empty() ? query_.local_user : user;
 }
 
 }  // namespace ds::cli

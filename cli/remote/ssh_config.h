@@ -1,88 +1,86 @@
 #pragma once
 
-// SshConfig reads ssh_config for one host, in a form that makes libssh read it as OpenSSH would.
+// SshConfig reads ssh_config for one host, as OpenSSH does: Host lines, Include, and Match lines
+// with all, host, originalhost, user, localuser, exec, canonical and final. A Match with `final`
+// makes it read the files twice. Only OpenSSH's client can interpret other criteria of Match, and
+// CanonicalizeHostname, which looks names up: such a line is reported, and ReadSshSettings
+// (read_ssh_settings.h) then asks `ssh -G`.
 //
-// libssh searches the file of a relative Include in the working directory and continues without it;
-// OpenSSH searches it next to the user's configuration. After a HostName, libssh matches later Host
-// lines against that name, where OpenSSH still matches the name that the user gave; libssh's "Match
-// host" uses the given name, where OpenSSH uses the HostName. This class therefore reads the files
-// itself and evaluates Host lines and the host criteria of Match lines; libssh receives the
-// remaining lines, in order. libssh reports settings about host keys only in part or not at all:
-// these are encoded and read back as values of other keywords.
+// libssh does not read the files: it continues without a relative Include, matches later Host lines
+// against HostName, knows no `final`, and reports settings about host keys only in part.
 //
-// A Match with a criterion unknown to libssh ("final", "tagged", "localnetwork", ...) never
-// matches, except for StrictHostKeyChecking, where it always matches.
-//
-// Thread-safe as a plain value. Its files exist as long as this object.
+// Not thread-safe.
 
-#include <array>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "runtime/base/status.h"
-#include "runtime/base/unique_fd.h"
+#include "cli/remote/host_failure.h"
+#include "cli/remote/ssh_settings.h"
 
 namespace ds::cli {
 
 class SshConfig {
  public:
-  // A missing file is treated as empty, as by OpenSSH.
+  // A missing file is treated as empty, as by OpenSSH. A file that cannot be read is an error.
   struct File {
     std::filesystem::path path;
     std::filesystem::path folder;  // base folder of relative names in it
   };
-  // Reads the configuration of `host`, the name that the user gave, from these files. The first
-  // value of a keyword counts.
-  static StatusOr<SshConfig> Read(std::span<const File> files, const std::string& host);
-
-  // kKeys encodes settings about host keys: ProxyCommand holds StrictHostKeyChecking,
-  // UserKnownHostsFile holds HostKeyAlias, GlobalKnownHostsFile holds RevokedHostKeys, and Port 1
-  // means "HashKnownHosts yes".
-  enum Part { kOptions, kKeys, kPartCount };
-  const std::string& text(Part part) const { return texts_[part]; }
-  // Returns the first Match line for this host that never matches here, but may match for OpenSSH,
-  // and has lines below it: "Match final host gpu*"; "" = none. "Match final all" does not name the
-  // host.
-  const std::string& passed_over() const { return passed_over_; }
-  // Returns the file for libssh to read.
-  std::string path(Part part) const;
-
-  // Decodes the values of the first three keywords of kKeys, and of UserKnownHostsFile and
-  // GlobalKnownHostsFile in kOptions, to the text in the configuration; "" for a value from
-  // elsewhere, such as a default of libssh.
-  static std::string Decode(std::string_view word);
-
- private:
-  // The condition of lines: always, never, or if libssh finds that `criteria` hold.
-  struct Condition {
-    bool never = false;
-    bool unknown = false;  // has a criterion unknown to libssh
-    std::string criteria;
-    std::string line;  // the Match line, if it has a criterion about the host
+  struct Query {
+    std::string host;        // the name that the user gave
+    std::string user;        // "" = from the configuration
+    std::string local_user;  // who runs dsrun
+    // Runs a command of Match exec. Returns whether it succeeded.
+    std::function<HostResult<bool>(const std::string& command)> run;
+  };
+  struct Reading {
+    SshSettings settings;
+    // The first line that applies, or may apply, to the host and that only OpenSSH interprets:
+    // "Match tagged fast"; "" = none. The settings are then incomplete.
+    std::string beyond;
   };
 
-  explicit SshConfig(std::string host) : host_(std::move(host)), host_name_(host_) {}
+  static HostResult<Reading> Read(std::span<const File> files, const Query& query);
 
-  Status AddFile(const std::filesystem::path& path, const Condition& within, int depth);
-  Status AddText(const std::string& text, const Condition& within, int depth);
-  Status Include(std::string_view patterns, const Condition& condition, int depth);
+ private:
+  // The condition of lines: always, never, or unknown here.
+  struct Condition {
+    bool never = false;
+    std::string beyond;  // the Match line with a criterion that only OpenSSH evaluates
+  };
+
+  explicit SshConfig(const Query* query) : query_(*query) {}
+
+  HostOutcome ReadAll(std::span<const File> files);
+  HostOutcome AddFile(const std::filesystem::path& path, const Condition& within, int depth);
+  HostOutcome AddText(const std::string& text, const Condition& within, int depth);
+  HostOutcome Include(std::string_view patterns, const Condition& condition, int depth);
   // Evaluate a Host or Match line within the condition `within`.
   Condition DecideHost(std::string_view patterns, const Condition& within) const;
-  Condition DecideMatch(std::string_view criteria, const Condition& within) const;
+  HostResult<Condition> DecideMatch(std::string_view criteria, const Condition& within);
+  // Evaluates one criterion of Match; null = only OpenSSH can.
+  struct Criterion {
+    std::string name;
+    std::string argument;
+  };
+  HostResult<std::optional<bool>> Holds(const Criterion& criterion);
+  HostResult<std::optional<bool>> RunExec(const std::string& command);
   void AddLine(std::string_view keyword, std::string_view rest, const Condition& condition);
-  void Append(Part part, const std::string& line, const Condition& condition);
 
+  std::string host_name() const;  // HostName so far, else the name that the user gave
+  std::string user() const;
+
+  const Query& query_;
   std::filesystem::path folder_;
   int files_read_ = 0;
-  const std::string host_;
-  std::string passed_over_;
-  std::string host_name_;  // the first valid one, else the name that the user gave
-  std::array<std::string, kPartCount> texts_;
-  std::array<std::string, kPartCount> criteria_;  // in effect at the end of each text
-  std::array<UniqueFd, kPartCount> fds_;
+  bool is_final_ = false;     // reads the files for the second time
+  bool wants_final_ = false;  // has read "Match final"
+  std::string final_name_;    // the name that Host lines mean when is_final_
+  Reading reading_;
 };
 
 }  // namespace ds::cli

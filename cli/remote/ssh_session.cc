@@ -1,33 +1,23 @@
 #include "cli/remote/ssh_session.h"
 
-#include <pwd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <span>
 #include <utility>
 
-#include "cli/remote/ssh_config.h"
+#include "cli/remote/read_ssh_settings.h"
 #include "cli/remote/ssh_words.h"
 #include "runtime/base/files.h"
-#include "runtime/process/freer.h"
 
 namespace ds::cli {
 namespace {
 
-constexpr char kSystemFolder[] = "/etc/ssh";
-constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
-
 // Not null: OpenSSL would then ask for a passphrase on the terminal. A key with a passphrase is
 // usable through the agent only.
 constexpr char kNoPassphrase[] = "";
-
-constexpr char kHungFile[] = "does its file system hang?";
-constexpr char kHungAgent[] =
-    "'ssh-add -l' must answer at once; without SSH_AUTH_SOCK no agent is asked";
 
 bool SetText(ssh_session session, ssh_options_e option, const std::string& value) {
   return value.empty() || ::ssh_options_set(session, option, value.c_str()) == SSH_OK;
@@ -45,46 +35,26 @@ std::string OptionOf(ssh_session session, ssh_options_e option) {
   return text;
 }
 
-bool Parse(ssh_session session, const SshConfig& config, SshConfig::Part part) {
-  return ::ssh_options_parse_config(session, config.path(part).c_str()) == SSH_OK;
+// Makes libssh read a text as its configuration.
+bool ParseText(ssh_session session, const std::string& text) {
+  const UniqueFd file(::memfd_create("ssh_config", MFD_CLOEXEC));
+  return file.valid() && WriteAll(file.get(), text, "ssh_config").ok() &&
+         ::ssh_options_parse_config(
+             session, ("/proc/self/fd/" + std::to_string(file.get())).c_str()) == SSH_OK;
 }
 
-std::string Decoded(ssh_session session, ssh_options_e option) {
-  return SshConfig::Decode(OptionOf(session, option));
-}
-
-// Reads the configuration's settings about host keys. The file names are taken from `options`, a
-// session that has read the configuration.
-HostKeyWords ReadKeyWords(const SshConfig& config, const std::string& folder,
-                          const std::string& host, ssh_session options) {
-  const std::unique_ptr<ssh_session_struct, Freer<ssh_free>> reader(::ssh_new());
-  DS_CHECK_MSG(reader != nullptr, "out of memory");
-  SetText(reader.get(), SSH_OPTIONS_SSH_DIR, folder);
-  SetText(reader.get(), SSH_OPTIONS_HOST, host);
-  Parse(reader.get(), config, SshConfig::kKeys);
-  unsigned hash = 0;
-  ::ssh_options_get_port(reader.get(), &hash);
-  return {.strict = Decoded(reader.get(), SSH_OPTIONS_PROXYCOMMAND),
-          .hash = hash == 1 ? "yes" : "",
-          .alias = Decoded(reader.get(), SSH_OPTIONS_KNOWNHOSTS),
-          .users_files = Decoded(options, SSH_OPTIONS_KNOWNHOSTS),
-          .systems_files = Decoded(options, SSH_OPTIONS_GLOBAL_KNOWNHOSTS),
-          .revoked = Decoded(reader.get(), SSH_OPTIONS_GLOBAL_KNOWNHOSTS)};
-}
+bool IsNo(const std::string& word) { return word == "no" || word == "false"; }
 
 // Returns the socket of the user's agent; "" = none.
-std::string FindAgent() {
-  const char* agent = std::getenv("SSH_AUTH_SOCK");
+std::string FindAgent(const std::string& identity_agent) {
+  if (identity_agent == "none") return "";
+  if (!identity_agent.empty() && identity_agent != "SSH_AUTH_SOCK" && identity_agent[0] != '$') {
+    return identity_agent;
+  }
+  const std::string variable =
+      identity_agent.starts_with('$') ? identity_agent.substr(1) : "SSH_AUTH_SOCK";
+  const char* agent = std::getenv(variable.c_str());
   return agent == nullptr ? "" : agent;
-}
-
-// Returns the user name that SSH uses by default.
-std::string LocalUser() {
-  passwd entry{};
-  passwd* found = nullptr;
-  std::array<char, 4096> buffer{};
-  ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
-  return found == nullptr ? "" : entry.pw_name;
 }
 
 std::string AuthenticationMethods(ssh_session session) {
@@ -118,7 +88,7 @@ std::string SshSession::GetOption(ssh_options_e option) const { return OptionOf(
 
 HostFailure SshSession::DescribeBreak(FailureKind kind, const std::string& doing) const {
   if (attempt_ != nullptr && attempt_->interrupter()->interrupted()) {
-    return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
+    return InterruptedFailure();
   }
   if (guard_ != nullptr && guard_->fired()) {
     return {.kind = FailureKind::kTimeout,
@@ -130,41 +100,56 @@ HostFailure SshSession::DescribeBreak(FailureKind kind, const std::string& doing
 }
 
 HostOutcome SshSession::Configure(const RemoteTarget& target) {
-  attempt_->Enter({"reading the SSH configuration",
-                   "does the home directory hang, or a command of Match exec?"});
-  HostResult<Way> way = FindWay(target);
-  if (!way.ok()) return way.failure();
-  way_ = *std::move(way);
-  place_ = way_.endpoint.host + " port " + std::to_string(way_.endpoint.port);
-  return ReadHostKeyPolicy(target);
+  const HostOutcome set = SetOptions(target);
+  if (!set.ok()) return set;
+  unsigned port = 0;
+  ::ssh_options_get_port(session_, &port);
+  const std::string user = GetOption(SSH_OPTIONS_USER);
+  tokens_ = {.name = target.host,
+             .host = GetOption(SSH_OPTIONS_HOST),
+             .port = port == 0 ? kSshPort : static_cast<int>(port),
+             .user = user.empty() ? FindLocalUser() : user};
+  place_ = tokens_.host + " port " + std::to_string(tokens_.port);
+  const HostOutcome identities = ReadIdentities();
+  return identities.ok() ? ReadHostKeyPolicy() : identities;
 }
 
-HostOutcome SshSession::Connect(const RemoteTarget& target, const std::string& known_keys) {
+HostOutcome SshSession::Connect(const std::string& known_keys) {
   const HostOutcome preferred = PreferKeys(known_keys);
   if (!preferred.ok()) return preferred;
-  HostResult<UniqueFd> socket = OpenSocket(target);
+  HostResult<UniqueFd> socket = OpenSocket();
   if (!socket.ok()) return socket.failure();
   const socket_t fd = socket->Release();  // libssh closes it
   ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
   return Handshake();
 }
 
-HostFailure SshSession::AddConfigHint(HostFailure failure) const {
-  if (passed_over_.empty() || failure.kind == FailureKind::kInterrupted) return failure;
-  failure.hint += (failure.hint.empty() ? "" : "; ") + std::string("'") + passed_over_ +
-                  "' of the SSH configuration is skipped here: --launcher ssh-client reads it";
-  return failure;
-}
-
-HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target) {
-  const std::string user = GetOption(SSH_OPTIONS_USER);
-  const HostResult<HostKeyPolicy> policy =
-      MakeHostKeyPolicy(key_words_, {.name = target.host,
-                                     .host = way_.endpoint.host,
-                                     .port = way_.endpoint.port,
-                                     .user = user.empty() ? LocalUser() : user});
+HostOutcome SshSession::ReadHostKeyPolicy() {
+  const HostResult<HostKeyPolicy> policy = MakeHostKeyPolicy(settings_, tokens_);
   if (!policy.ok()) return policy.failure();
   host_keys_ = *policy;
+  return HostOutcome();
+}
+
+HostOutcome SshSession::ReadIdentities() {
+  std::vector<std::string> names = settings_.All("identityfile");
+  if (names.empty()) names = {"~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"};
+  for (const std::string& name : names) {
+    const std::vector<std::string> words = SplitConfigWords(name);
+    if (words.empty() || words.front() == "none") continue;
+    const HostResult<std::string> file = ExpandSshFile("IdentityFile", words.front(), tokens_);
+    if (!file.ok()) return file.failure();
+    if (std::find(identities_.begin(), identities_.end(), *file) == identities_.end()) {
+      identities_.push_back(*file);
+    }
+  }
+  const std::string agent = FindAgent(settings_.FirstWord("identityagent"));
+  if (agent.empty()) return HostOutcome();
+  const bool is_name = agent.starts_with('/') || agent.starts_with('~') || agent.starts_with('%');
+  const HostResult<std::string> path =
+      is_name ? ExpandSshFile("IdentityAgent", agent, tokens_) : HostResult<std::string>(agent);
+  if (!path.ok()) return path.failure();
+  agent_ = *path;
   return HostOutcome();
 }
 
@@ -182,20 +167,18 @@ HostOutcome SshSession::PreferKeys(const std::string& known_keys) {
   return good ? HostOutcome() : DescribeBadOptions();
 }
 
-HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target) {
+HostResult<UniqueFd> SshSession::OpenSocket() {
   attempt_->Enter({.doing = "connecting to " + place_});
-  if (way_.proxy.empty()) {
+  const std::string proxy = GetOption(SSH_OPTIONS_PROXYCOMMAND);
+  if (proxy.empty()) {
     HostResult<UniqueFd> socket =
-        Dial(way_.endpoint, attempt_->deadline(), attempt_->interrupter());
+        Dial({tokens_.host, tokens_.port}, attempt_->deadline(), attempt_->interrupter());
     if (socket.ok()) peer_address_ = ReadPeerAddress(socket->get());
     return socket;
   }
-  const std::string user = GetOption(SSH_OPTIONS_USER);
-  const ProxyTokens tokens{.host = way_.endpoint.host,
-                           .port = way_.endpoint.port,
-                           .user = user.empty() ? LocalUser() : user,
-                           .name = target.host};
-  return StartProxy(ExpandProxyCommand(way_.proxy, tokens));
+  return StartProxy(ExpandProxyCommand(
+      proxy,
+      {.host = tokens_.host, .port = tokens_.port, .user = tokens_.user, .name = tokens_.name}));
 }
 
 HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
@@ -225,41 +208,22 @@ HostFailure SshSession::DescribeBadOptions() const {
               "host another name to dial"};
 }
 
-HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
-  const std::string folder = FindHomeDirectory() + "/.ssh";
-  const SshConfig::File files[] = {{folder + "/config", folder}, {kSystemConfig, kSystemFolder}};
-  const StatusOr<SshConfig> config = SshConfig::Read(files, target.host);
-  if (!config.ok()) {
-    return HostFailure{.kind = FailureKind::kStart,
-                       .message = config.status().message(),
-                       .hint = HintFor("'ssh HOST' shows more", target.host)};
-  }
-  if (SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
-      SetText(session_, SSH_OPTIONS_HOST, target.host) &&
-      Parse(session_, *config, SshConfig::kOptions)) {
-    key_words_ = ReadKeyWords(*config, folder, target.host, session_);
-    passed_over_ = config->passed_over();
-    return HostOutcome();
-  }
-  return DescribeBadOptions();
-}
-
-HostResult<SshSession::Way> SshSession::FindWay(const RemoteTarget& target) {
-  const HostOutcome read = ReadConfiguration(target);
-  if (!read.ok()) return read.failure();
-  // The hostfile overrides the configuration.
-  bool good = SetText(session_, SSH_OPTIONS_HOST, target.address) &&
-              SetText(session_, SSH_OPTIONS_USER, target.user);
-  if (good && target.port > 0) good = SetNumber(session_, SSH_OPTIONS_PORT, target.port);
-  // Strict checking, regardless of the configuration, and no log of libssh on the user's terminal.
-  good = good && SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
-         SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
-  if (!good) return DescribeBadOptions();
-  unsigned port = 0;
-  ::ssh_options_get_port(session_, &port);
-  return Way{
-      .endpoint = {GetOption(SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)},
-      .proxy = GetOption(SSH_OPTIONS_PROXYCOMMAND)};
+HostOutcome SshSession::SetOptions(const RemoteTarget& target) {
+  HostResult<SshSettings> settings = ReadSshSettings(target, attempt_);
+  if (!settings.ok()) return settings.failure();
+  settings_ = *std::move(settings);
+  const bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, FindHomeDirectory() + "/.ssh") &&
+                    SetText(session_, SSH_OPTIONS_HOST, target.host) &&
+                    ParseText(session_, settings_.TextForLibssh()) &&
+                    // The hostfile overrides the configuration.
+                    SetText(session_, SSH_OPTIONS_HOST, target.address) &&
+                    SetText(session_, SSH_OPTIONS_USER, target.user) &&
+                    (target.port == 0 || SetNumber(session_, SSH_OPTIONS_PORT, target.port)) &&
+                    // Strict checking, regardless of the configuration, and no log of libssh on
+                    // the user's terminal.
+                    SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
+                    SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
+  return good ? HostOutcome() : DescribeBadOptions();
 }
 
 HostOutcome SshSession::Handshake() {
@@ -300,13 +264,27 @@ void SshSession::KeepOpen() {
   attempt_ = nullptr;
 }
 
-// Returns the result of the login; nullopt if the file contains no usable key.
-std::optional<int> SshSession::TryIdentity(const std::string& path) {
+// Asks the agent to log in with each of its keys.
+int SshSession::TryAgent() {
+  if (agent_.empty()) return SSH_AUTH_DENIED;
+  attempt_->Enter({"asking the SSH agent " + agent_,
+                   "'ssh-add -l' must answer at once; without SSH_AUTH_SOCK no agent is asked"});
+  if (!SetText(session_, SSH_OPTIONS_IDENTITY_AGENT, agent_)) return SSH_AUTH_DENIED;
+  return ::ssh_userauth_agent(session_, nullptr);
+}
+
+// Logs in with the key in the file; SSH_AUTH_DENIED if it contains no usable key.
+int SshSession::TryIdentity(const std::string& path) {
+  attempt_->Enter({"reading the key " + path, "does its file system hang?"});
   ssh_key key = nullptr;
   if (::ssh_pki_import_privkey_file(path.c_str(), kNoPassphrase, nullptr, nullptr, &key) !=
       SSH_OK) {
-    return std::nullopt;
+    if (::access(path.c_str(), R_OK) != 0 && errno != ENOENT) {
+      unread_ += "; " + ErrnoError(errno, path).message();
+    }
+    return SSH_AUTH_DENIED;
   }
+  attempt_->Enter({.doing = "logging in with the key " + path});
   const int result = ::ssh_userauth_publickey(session_, nullptr, key);
   ::ssh_key_free(key);
   return result;
@@ -314,16 +292,12 @@ std::optional<int> SshSession::TryIdentity(const std::string& path) {
 
 HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
   int result = ::ssh_userauth_none(session_, nullptr);
-  if (result == SSH_AUTH_DENIED && !target.identity.empty()) {
-    attempt_->Enter({"reading the key " + target.identity, kHungFile});
-    result = TryIdentity(target.identity).value_or(SSH_AUTH_DENIED);
-  }
-  if (result == SSH_AUTH_DENIED) {
-    const std::string agent = FindAgent();
-    attempt_->Enter({(agent.empty() ? "" : "asking the SSH agent " + agent + " or ") +
-                         "reading the identity files",
-                     agent.empty() ? kHungFile : kHungAgent});
-    result = ::ssh_userauth_publickey_auto(session_, nullptr, kNoPassphrase);
+  if (result == SSH_AUTH_DENIED && !target.identity.empty()) result = TryIdentity(target.identity);
+  if (!IsNo(settings_.FirstWord("pubkeyauthentication"))) {
+    if (result == SSH_AUTH_DENIED) result = TryAgent();
+    for (const std::string& path : identities_) {
+      if (result == SSH_AUTH_DENIED && path != target.identity) result = TryIdentity(path);
+    }
   }
   if (result == SSH_AUTH_SUCCESS) return HostOutcome();
   if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return DescribeRefusal(target);
@@ -337,12 +311,11 @@ HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
 
 HostFailure SshSession::DescribeRefusal(const RemoteTarget& target) const {
   const std::string user = GetOption(SSH_OPTIONS_USER);
-  const bool has_agent = !FindAgent().empty();
   return {.kind = FailureKind::kAuthentication,
           .message = place_ + " lets user '" + user + "' in with none of the keys of " +
                      (target.identity.empty() ? "" : target.identity + ", ") +
-                     (has_agent ? "the agent, " : "") + "the identity files; it accepts " +
-                     AuthenticationMethods(session_),
+                     (agent_.empty() ? "" : "the agent, ") + "the identity files; it accepts " +
+                     AuthenticationMethods(session_) + unread_,
           .hint = HintFor(
               "'ssh HOST' must work without a question: ssh-copy-id, ssh-add, or identity= and "
               "user= in the hostfile",

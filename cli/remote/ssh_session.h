@@ -4,8 +4,7 @@
 //
 // Call Configure, HostKeys::Find (host_keys.h), Connect, HostKeys::Check and Authenticate, in this
 // order; then run commands and copy files. Every call blocks until it is done, its deadline passes
-// or the interrupter ends it. ~/.ssh/config and /etc/ssh/ssh_config are read; the hostfile
-// overrides them. Passwords are never asked for.
+// or the interrupter ends it. The hostfile overrides ssh_config. Passwords are never asked for.
 //
 // Not thread-safe; separate sessions share nothing. The attempt must outlive the session, or
 // KeepOpen must be called before it ends.
@@ -13,8 +12,8 @@
 #include <libssh/libssh.h>
 
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/remote/dial.h"
 #include "cli/remote/host_attempt.h"
@@ -23,6 +22,7 @@
 #include "cli/remote/interrupter.h"
 #include "cli/remote/proxy_command.h"
 #include "cli/remote/remote_target.h"
+#include "cli/remote/ssh_settings.h"
 
 namespace ds::cli {
 
@@ -37,7 +37,7 @@ class SshSession {
   HostOutcome Configure(const RemoteTarget& target);
   // Connects and exchanges keys, until the attempt's deadline. Sends nothing that identifies the
   // user. Requests a type of host key that is in `known_keys`, lines of known_hosts.
-  HostOutcome Connect(const RemoteTarget& target, const std::string& known_keys);
+  HostOutcome Connect(const std::string& known_keys);
   // Tries the hostfile's identity, the agent's keys, then the identity files of the configuration.
   HostOutcome Authenticate(const RemoteTarget& target);
 
@@ -49,9 +49,6 @@ class SshSession {
   ssh_session handle() const { return session_; }
   // Returns the attempt. Requires that KeepOpen has not been called.
   HostAttempt* attempt() const { return attempt_; }
-  // Returns the failure, with a hint if the configuration has lines for the host that only OpenSSH
-  // interprets.
-  HostFailure AddConfigHint(HostFailure failure) const;
   // Returns the configuration's policy for host keys.
   const HostKeyPolicy& host_keys() const { return host_keys_; }
   // Returns the dialled endpoint: "10.0.0.2 port 22".
@@ -62,30 +59,29 @@ class SshSession {
   HostFailure DescribeBreak(FailureKind kind, const std::string& doing) const;
 
  private:
-  struct Way {
-    HostPort endpoint;
-    std::string proxy;  // the proxy command; "" = dialled directly
-  };
-  HostResult<Way> FindWay(const RemoteTarget& target);
-  HostOutcome ReadConfiguration(const RemoteTarget& target);
+  HostOutcome SetOptions(const RemoteTarget& target);
+  HostOutcome ReadIdentities();
   std::string GetOption(ssh_options_e option) const;
   HostFailure DescribeBadOptions() const;
-  HostResult<UniqueFd> OpenSocket(const RemoteTarget& target);
+  HostResult<UniqueFd> OpenSocket();
   HostResult<UniqueFd> StartProxy(const std::string& command);
-  HostOutcome ReadHostKeyPolicy(const RemoteTarget& target);
+  HostOutcome ReadHostKeyPolicy();
   HostOutcome PreferKeys(const std::string& known_keys);
   HostOutcome Handshake();
-  std::optional<int> TryIdentity(const std::string& path);
+  int TryAgent();
+  int TryIdentity(const std::string& path);
   HostFailure DescribeRefusal(const RemoteTarget& target) const;
 
   HostAttempt* attempt_;  // null after KeepOpen
   ssh_session session_;
-  std::string passed_over_;              // as in SshConfig
   std::unique_ptr<ProxyCommand> proxy_;  // null if dialled directly
   std::unique_ptr<Interrupter::Guard> guard_;
-  HostKeyWords key_words_;
+  SshSettings settings_;
+  SshTokens tokens_;
+  std::vector<std::string> identities_;  // files with private keys; not all exist
+  std::string agent_;                    // the socket of the user's agent; "" = none
+  std::string unread_;                   // key files that could not be read, and why
   HostKeyPolicy host_keys_;
-  Way way_;
   UniqueFd known_keys_;  // a file that libssh reads during the handshake
   std::string place_;
   std::string peer_address_;

@@ -71,13 +71,6 @@ constexpr Known kKnown[] = {
      "a server with too many connections hangs up (MaxStartups); try 'ssh HOST'", true},
 };
 
-// Returns the value to use for a configured one. "no" would accept changed keys; "ask" needs a
-// user to answer.
-std::string Strictness(const std::string& configured) {
-  if (configured == "false" || configured == "no" || configured == "off") return "accept-new";
-  return configured == "ask" ? "yes" : configured;
-}
-
 std::string LineWith(const std::string& text, std::string_view words) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -115,26 +108,9 @@ std::string ProxyWords(const std::string& words) {
 
 }  // namespace
 
-SshSettings ParseSshSettings(const std::string& printed) {
-  SshSettings settings;
-  std::istringstream lines(printed);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string keyword;
-    std::string value;
-    words >> keyword >> value;
-    if (value.empty() || value == "none") continue;
-    if (keyword == "hostname") settings.host_name = value;
-    if (keyword == "controlpath") settings.control_path = value;
-    if (keyword == "proxycommand" || keyword == "proxyjump") settings.has_proxy = true;
-    if (keyword == "stricthostkeychecking") settings.strictness = Strictness(value);
-    if (keyword == "userknownhostsfile" || keyword == "globalknownhostsfile") {
-      do {
-        settings.known_hosts.push_back(value);
-      } while (words >> value);
-    }
-  }
-  return settings;
+std::string AllowedStrictness(const std::string& configured) {
+  if (configured == "false" || configured == "no" || configured == "off") return "accept-new";
+  return configured == "ask" ? "yes" : configured;
 }
 
 std::string WarningOf(const std::string& words) {

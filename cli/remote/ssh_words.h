@@ -1,7 +1,6 @@
 #pragma once
 
-// Parsers for the output of OpenSSH's own client: its settings for a host (`ssh -G`), and its error
-// messages.
+// Parsers for the messages of OpenSSH's own client.
 //
 // The client exits with 255 for every failure, so only its English messages, which no locale
 // translates, distinguish them. Unknown messages are shown unchanged.
@@ -10,21 +9,14 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cli/remote/host_failure.h"
 
 namespace ds::cli {
 
-struct SshSettings {
-  std::string host_name;                 // the dialled name
-  std::string control_path;              // "" = none
-  bool has_proxy = false;                // ProxyCommand or ProxyJump
-  std::string strictness;                // StrictHostKeyChecking as allowed here; "" = default
-  std::vector<std::string> known_hosts;  // the user's and the system's files
-};
-
-SshSettings ParseSshSettings(const std::string& printed);
+// Returns the value to use for a StrictHostKeyChecking: "no" would accept changed keys, and "ask"
+// needs a user to answer.
+std::string AllowedStrictness(const std::string& configured);
 
 // Returns the warning in the client's standard error, for the user; "" = none.
 std::string WarningOf(const std::string& words);

@@ -125,7 +125,7 @@ TEST_P(SshHangsTest, AKeyFileThatHangsEndsAtTheFirstSignal) {
 TEST_P(SshHangsTest, AnEndlessCommandOfTheConfigurationEndsAtTheDeadline) {
   UseEndlessMatch();
   const UniqueFd reader(::open(fifo().c_str(), O_RDWR | O_CLOEXEC));
-  ExpectTimeout("reading the SSH configuration");
+  ExpectTimeout("running '" + EndlessCommand() + "' for Match exec");
 }
 
 TEST_P(SshHangsTest, AnEndlessCommandOfTheConfigurationEndsAtTheFirstSignal) {
@@ -134,7 +134,8 @@ TEST_P(SshHangsTest, AnEndlessCommandOfTheConfigurationEndsAtTheFirstSignal) {
   std::string pid;
   std::getline(std::ifstream(fifo()), pid);
   ASSERT_NE(pid, "");
-  ExpectInterrupted(dsrun.get(), "reading the SSH configuration");
+  ExpectInterrupted(dsrun.get(), "running '" + EndlessCommand() + "' for Match exec");
+  EXPECT_NE(::kill(std::stoi(pid), 0), 0) << "the command has ended, too";
 }
 
 }  // namespace

@@ -60,6 +60,10 @@ TEST_F(SshRefusedTest, AHostThatRefusesLoginsListsItsMethods) {
   std::filesystem::remove(hosts().identity());
   std::filesystem::remove(hosts().identity().string() + ".pub");
   ExpectRefused({}, {"  h0    authentication  ", "it accepts public keys", "ssh-copy-id"});
+  // A key that cannot be read is no missing one.
+  std::filesystem::create_symlink(hosts().identity(), hosts().identity());
+  ExpectRefused({}, {"  h0    authentication  ",
+                     hosts().identity().string() + ": Too many levels of symbolic links"});
 }
 
 TEST_F(SshRefusedTest, AnUnknownIdentityIsRefusedAndAMissingOneIsReportedAtOnce) {

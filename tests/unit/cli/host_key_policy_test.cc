@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const HostKeyNames kNames{.name = "node", .host = "10.0.0.2", .port = 2222, .user = "me"};
+const SshTokens kNames{.name = "node", .host = "10.0.0.2", .port = 2222, .user = "me"};
 
 TEST(HostKeyPolicyTest, UsesOpenSshsDefaults) {
   ::setenv("HOME", "/home/me", 1);
@@ -31,13 +31,15 @@ TEST(HostKeyPolicyTest, UsesOpenSshsDefaults) {
 
 TEST(HostKeyPolicyTest, TakesQuotedNamesAndTokens) {
   ::setenv("HOME", "/home/me", 1);
-  const auto policy = MakeHostKeyPolicy({.strict = "\"yes\"",
-                                         .hash = "yes",
-                                         .alias = "front",
-                                         .users_files = "\"~/a b\" %d/%n-%h-%p-%r-%k-%%",
-                                         .systems_files = "none",
-                                         .revoked = "/etc/revoked"},
-                                        kNames);
+  SshSettings settings;
+  settings.Add("StrictHostKeyChecking", "\"yes\"");
+  settings.Add("StrictHostKeyChecking", "no");  // the first one counts
+  settings.Add("HashKnownHosts", "yes");
+  settings.Add("HostKeyAlias", "front");
+  settings.Add("UserKnownHostsFile", "\"~/a b\" %d/%n-%h-%p-%r-%k-%%");
+  settings.Add("GlobalKnownHostsFile", "none");
+  settings.Add("RevokedHostKeys", "/etc/revoked");
+  const auto policy = MakeHostKeyPolicy(settings, kNames);
   ASSERT_TRUE(policy.ok()) << policy.failure().message;
   EXPECT_TRUE(policy->refuses_unknown_hosts);
   EXPECT_TRUE(policy->hashes_names);
@@ -51,11 +53,12 @@ TEST(HostKeyPolicyTest, TakesQuotedNamesAndTokens) {
 
 TEST(HostKeyPolicyTest, RefusesUnsupportedSettings) {
   for (const char* file : {"~/%C", "${HOME}/x", "~you/x", "relative", "/ends/with%"}) {
-    for (const HostKeyWords& words :
-         {HostKeyWords{.users_files = file}, HostKeyWords{.systems_files = file},
-          HostKeyWords{.revoked = file}}) {
-      const auto policy = MakeHostKeyPolicy(words, kNames);
+    for (const char* keyword : {"UserKnownHostsFile", "GlobalKnownHostsFile", "RevokedHostKeys"}) {
+      SshSettings settings;
+      settings.Add(keyword, file);
+      const auto policy = MakeHostKeyPolicy(settings, kNames);
       ASSERT_FALSE(policy.ok()) << file;
+      EXPECT_THAT(policy.failure().message, HasSubstr(keyword));
       EXPECT_EQ(policy.failure().kind, FailureKind::kHostKey);
       EXPECT_THAT(policy.failure().hint, HasSubstr("--launcher ssh-client"));
     }

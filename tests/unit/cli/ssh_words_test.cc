@@ -6,25 +6,16 @@
 namespace ds::cli {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(SshWordsTest, SettingsAreThoseOfItsOwnDump) {
-  const SshSettings settings = ParseSshSettings(
-      "user me\nhostname 10.0.0.2\nport 22\nstricthostkeychecking false\ncontrolpath /c/%C\n"
-      "globalknownhostsfile /etc/a /etc/b\nuserknownhostsfile /home/me/k\nproxyjump gate\n");
-  EXPECT_EQ(settings.host_name, "10.0.0.2");
-  EXPECT_EQ(settings.control_path, "/c/%C");
-  EXPECT_TRUE(settings.has_proxy);
-  EXPECT_EQ(settings.strictness, "accept-new");
-  EXPECT_THAT(settings.known_hosts, ElementsAre("/etc/a", "/etc/b", "/home/me/k"));
-  const SshSettings other = ParseSshSettings(
-      "controlpath none\nproxycommand none\nstricthostkeychecking accept-new\nproxyusefdpass no\n");
-  EXPECT_EQ(other.control_path, "");
-  EXPECT_FALSE(other.has_proxy);
-  EXPECT_EQ(other.strictness, "accept-new");
-  EXPECT_EQ(ParseSshSettings("stricthostkeychecking ask\n").strictness, "yes");
-  EXPECT_EQ(ParseSshSettings("stricthostkeychecking true\n").strictness, "true");
+TEST(SshWordsTest, NoStrictnessThatAcceptsChangedKeysOrAsks) {
+  for (const char* lenient : {"false", "no", "off"}) {
+    EXPECT_EQ(AllowedStrictness(lenient), "accept-new");
+  }
+  EXPECT_EQ(AllowedStrictness("ask"), "yes");
+  for (const char* same : {"", "true", "yes", "accept-new"}) {
+    EXPECT_EQ(AllowedStrictness(same), same);
+  }
 }
 
 TEST(SshWordsTest, DistinguishesFailures) {
