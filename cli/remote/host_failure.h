@@ -22,7 +22,7 @@ enum class FailureKind {
   kHandshake,       // the peer closed the connection, or is not an SSH server
   kHostKey,         // the server's key differs from the known one
   kAuthentication,  // the server accepts none of our keys
-  kShellNoise,      // the login shell prints text into the output of commands
+  kShellNoise,      // the login shell prints text instead of running commands
   kPlacing,         // dsrund could not be copied: no space, home not writable
   kStart,           // dsrund did not start
   kSsh,             // ssh itself did not start: its configuration or its arguments

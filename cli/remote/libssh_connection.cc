@@ -331,7 +331,7 @@ HostResult<CommandResult> LibsshConnection::Talk(ssh_channel channel,
         !ReadSome(channel, true, 0, &result.err)) {
       return session_->DescribeBreak(FailureKind::kStart, kRunningCommand);
     }
-    if (command.one_line_is_enough && result.out.find('\n') != std::string::npos) {
+    if (command.IsEnough(result.out)) {
       result.status = 0;
       return result;
     }

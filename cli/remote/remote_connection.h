@@ -9,6 +9,7 @@
 //
 // Not thread-safe. The attempt passed to Open must outlive the connection, but not the tunnel.
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +23,14 @@ namespace ds::cli {
 struct RemoteCommand {
   std::string line;                 // for the user's login shell on the host
   std::string_view input;           // its standard input
-  bool one_line_is_enough = false;  // returns after the first line, without the status
+  std::string marker;               // a line that the command prints before its output
+  bool one_line_is_enough = false;  // returns after the first line of output, without the status
+
+  // Returns true if `out` has all that is needed. A login shell may print text before the marker.
+  bool IsEnough(std::string_view out) const {
+    const std::size_t at = one_line_is_enough ? out.find(marker) : out.npos;
+    return at != out.npos && out.find('\n', at + marker.size()) != out.npos;
+  }
 };
 
 struct CommandResult {

@@ -12,6 +12,7 @@
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/ssh_client.h"
 #include "proto/message_line.h"
+#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
@@ -187,7 +188,7 @@ HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& pl
                     facts.address, start.job_id, facts.dsrank},
       .input = start.line,
       .one_line_is_enough = true};
-  const HostResult<CommandResult> result = shell->Run(script);
+  const HostResult<RemoteShell::Result> result = shell->Run(script);
   if (!result.ok()) return result.failure();
   if (result->out.starts_with(kUnfit)) {
     return HostFailure{
@@ -309,6 +310,11 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
   HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
   AddNotice((*connection)->notice(), &*started);
+  if (!shell.noise().empty()) {
+    AddNotice("its login shell prints '" + Printable(shell.noise()) +
+                  "' before the output of commands, which is skipped",
+              &*started);
+  }
   const HostOutcome port = ReachPort(connection->get(), attempt, &*started);
   if (!port.ok()) return port.failure();
   return started;
@@ -316,13 +322,12 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
 
 namespace {
 
-constexpr char kFirstLine[] = "dsrun-facts";
 constexpr char kLastLine[] = "dsrun-end";
 
 // Arguments: $1 the connection, $2 dsrund's file name, $3 dsrank's path on this machine. Searches
 // dsrank at $DSRUN_RANK, at the same path as on this machine, and in PATH.
 constexpr char kScript[] = R"sh(
-echo dsrun-facts; echo "$1"; echo "$(uname -sm)";
+echo "$1"; echo "$(uname -sm)";
 r="$DSRUN_RANK"; [ -x "$r" ] || r="$3"; [ -x "$r" ] || r="$(command -v dsrank)"; echo "$r";
 d="$HOME/.cache/dsrun"; [ -x "$d/$2" ] || d=; echo "$d"; echo dsrun-end)sh";
 
@@ -348,49 +353,45 @@ std::string ServerOf(const std::string& connection) {
 }  // namespace
 
 HostResult<RemoteFacts> ParseFacts(const std::string& printed) {
-  if (!printed.starts_with(std::string(kFirstLine) + "\n")) {
-    return HostFailure{
-        .kind = FailureKind::kShellNoise,
-        .message = "the login shell prints without being asked: '" + FirstLineOf(printed) + "'",
-        .hint =
-            "programs read its output: in ~/.bashrc and the like, print only in interactive "
-            "shells: [[ $- == *i* ]] || return"};
-  }
   const std::vector<std::string> lines = LinesOf(printed);
-  if (lines.size() != 6 || lines[5] != kLastLine) {
+  if (lines.size() != 5 || lines[4] != kLastLine) {
     return HostFailure{.kind = FailureKind::kStart,
                        .message = "the host's shell did not answer as expected: '" + printed + "'",
                        .hint = "does 'ssh HOST /bin/sh -c true' work?"};
   }
   return RemoteFacts{
-      .address = ServerOf(lines[1]), .machine = lines[2], .dsrank = lines[3], .folder = lines[4]};
+      .address = ServerOf(lines[0]), .machine = lines[1], .dsrank = lines[2], .folder = lines[3]};
 }
 
+namespace {
+
+// Explains why the script that asks for the facts has not begun.
+HostFailure DescribeNoShell(const RemoteShell& shell, const RemoteShell::Result& result) {
+  if (!result.out.empty()) {
+    return {.kind = FailureKind::kShellNoise,
+            .message = "the login shell ran no command and printed: '" +
+                       Printable(FirstLineOf(result.out)) + "'",
+            .hint = "may this user work there? user= in the hostfile names another"};
+  }
+  std::string runs = "/bin/sh";
+  for (auto word = shell.wrapper().rbegin(); word != shell.wrapper().rend(); ++word) {
+    runs = *word + " " + runs;
+  }
+  return {.kind = FailureKind::kStart,
+          .message = "'" + runs + "' ended with status " + std::to_string(result.status) +
+                     (result.err.empty() ? "" : ": " + FirstLineOf(result.err)),
+          .hint = shell.wrapped() ? "is the target of exec= running on the host?"
+                                  : "does 'ssh HOST /bin/sh -c true' work?"};
+}
+
+}  // namespace
+
 HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary) {
-  const RemoteShell::Script script{.text = kScript,
-                                   .arguments = {binary.file_name(), binary.dsrank}};
-  const HostResult<CommandResult> answer = shell->Run(script);
-  if (!answer.ok()) return answer.failure();
-  const CommandResult& result = *answer;
-  if (result.out.empty()) {
-    std::string runs = "/bin/sh";
-    for (auto word = shell->wrapper().rbegin(); word != shell->wrapper().rend(); ++word) {
-      runs = *word + " " + runs;
-    }
-    return HostFailure{.kind = FailureKind::kStart,
-                       .message = "'" + runs + "' ended with status " +
-                                  std::to_string(result.status) +
-                                  (result.err.empty() ? "" : ": " + FirstLineOf(result.err)),
-                       .hint = shell->wrapped() ? "is the target of exec= running on the host?"
-                                                : "does 'ssh HOST /bin/sh -c true' work?"};
-  }
-  if (result.status != 0 && result.out.find(kFirstLine) == std::string::npos) {
-    return HostFailure{
-        .kind = FailureKind::kStart,
-        .message = "the login shell ran no command and printed: '" + FirstLineOf(result.out) + "'",
-        .hint = "may this user work there? user= in the hostfile names another"};
-  }
-  HostResult<RemoteFacts> facts = ParseFacts(result.out);
+  const HostResult<RemoteShell::Result> result =
+      shell->Run({.text = kScript, .arguments = {binary.file_name(), binary.dsrank}});
+  if (!result.ok()) return result.failure();
+  if (!result->begun) return DescribeNoShell(*shell, *result);
+  HostResult<RemoteFacts> facts = ParseFacts(result->out);
   if (!facts.ok()) return facts;
   if (facts->machine != binary.machine) {
     return HostFailure{

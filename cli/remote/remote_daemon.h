@@ -70,8 +70,7 @@ struct RemoteFacts {
   std::string folder;   // folder that already has this dsrund; "" = none
 };
 
-// Queries the facts. Also checks that the login shell prints nothing and that the host can run the
-// binary.
+// Queries the facts. Also checks that the host can run the binary.
 HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary);
 
 // Parses the output of the script. Pure.

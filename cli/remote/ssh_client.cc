@@ -21,9 +21,6 @@ namespace ds::cli {
 namespace {
 
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{64} << 20;
-constexpr char kReady[] = "dsrun-ready\n";
-// Runs until its standard input ends. That happens when this process ends, even if it is killed.
-constexpr char kMasterCommand[] = "exec /bin/sh -c 'echo dsrun-ready; exec cat >/dev/null'";
 
 // Returns a KnownHostsCommand. It prints the key that the host presents, and thus makes ssh accept
 // it, if the key has one of these fingerprints.
@@ -144,14 +141,17 @@ HostResult<bool> SshClient::FindMaster(const Limits& limits) {
 
 HostOutcome SshClient::StartMaster(const Limits& limits) {
   const std::string path = "ControlPath=" + (folder_.path() / "master").string();
+  const std::string marker = MakeMarker();
+  // Runs until its standard input ends. That happens when this process ends, even if it is killed.
+  const std::string command = "exec /bin/sh -c 'echo " + marker + "; exec cat >/dev/null'";
   HostResult<std::unique_ptr<LocalProcess>> started =
-      Start({"-o", path, "-o", "ControlMaster=yes", "-o", "ControlPersist=no"}, kMasterCommand);
+      Start({"-o", path, "-o", "ControlMaster=yes", "-o", "ControlPersist=no"}, command);
   if (!started.ok()) return started.failure();
   master_ = *std::move(started);
   const LocalProcess& master = *master_;
   const LocalProcess::End end = master_->Converse(
       {.stay_open = true,
-       .enough = [&master] { return master.out().find(kReady) != std::string::npos; }},
+       .enough = [&] { return master.out().find(marker + "\n") != std::string::npos; }},
       limits);
   if (end == LocalProcess::End::kExited && master.status() != 255 && master.status() != -1 &&
       master.status() != 127) {
@@ -323,7 +323,7 @@ HostResult<CommandResult> SshClientConnection::Run(const RemoteCommand& command)
   LocalProcess& process = **ssh;
   LocalProcess::Talk talk{.input = command.input};
   if (command.one_line_is_enough) {
-    talk.enough = [&process] { return process.out().find('\n') != std::string::npos; };
+    talk.enough = [&process, &command] { return command.IsEnough(process.out()); };
   }
   const LocalProcess::End end = process.Converse(talk, limits_);
   const bool failed = process.status() == kSshFailed || process.status() < 0;

@@ -107,7 +107,7 @@ TEST_F(SshClientTest, AKilledSshIsAFailureOfItsHost) {
   UseOneHost();
   // Between login and placing: whoever looks for dsrund kills the ssh that asks.
   std::ofstream(hosts().client_home() / "bin" / "ssh")
-      << "#!/bin/sh\ncase \"$*\" in *dsrun-facts*) kill -9 $$;; esac\nexec /usr/bin/ssh -F "
+      << "#!/bin/sh\ncase \"$*\" in *dsrun-end*) kill -9 $$;; esac\nexec /usr/bin/ssh -F "
       << Ssh("client_config").string() << " \"$@\"\n";
   ExpectRefused({}, {"  h0    ssh  ssh h0: it ended without a word"});
   ExpectNothingLeft(0);

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -97,20 +98,83 @@ TEST(ProxyCommandTest, ItEndsReliablyAndKeepsNoDescriptorOfDsrun) {
   proxy->reset();  // returns, although it sleeps and wants no SIGTERM
 }
 
-TEST(RemoteFactsTest, ReadsThemAndNoticesNoise) {
-  const std::string good =
-      "dsrun-facts\n10.0.0.1 5000 10.0.0.2 22\nLinux x86_64\n/opt/dsrank\n\ndsrun-end\n";
-  const HostResult<RemoteFacts> facts = ParseFacts(good);
+TEST(RemoteFactsTest, ReadsThem) {
+  const HostResult<RemoteFacts> facts =
+      ParseFacts("10.0.0.1 5000 10.0.0.2 22\nLinux x86_64\n/opt/dsrank\n\ndsrun-end\n");
   ASSERT_TRUE(facts.ok());
   EXPECT_EQ(facts->address, "10.0.0.2");
   EXPECT_EQ(facts->machine, "Linux x86_64");
   EXPECT_EQ(facts->dsrank, "/opt/dsrank");
   EXPECT_EQ(facts->folder, "");
-  const HostResult<RemoteFacts> noise = ParseFacts("Welcome!\n" + good);
-  ASSERT_FALSE(noise.ok());
-  EXPECT_EQ(noise.failure().kind, FailureKind::kShellNoise);
-  EXPECT_THAT(noise.failure().message, HasSubstr("'Welcome!'"));
-  EXPECT_EQ(ParseFacts("dsrun-facts\n1\n").failure().kind, FailureKind::kStart);
+  EXPECT_EQ(ParseFacts("1\n").failure().kind, FailureKind::kStart);
+}
+
+// A connection that answers with what a function makes of a command.
+class ScriptedConnection : public RemoteConnection {
+ public:
+  using Answer = std::function<CommandResult(const RemoteCommand&)>;
+  explicit ScriptedConnection(Answer answer) : answer_(std::move(answer)) {}
+
+  void SetDeadline(Interrupter::Deadline /*deadline*/) override {}
+  HostResult<CommandResult> Run(const RemoteCommand& command) override {
+    lines.push_back(command.line);
+    return answer_(command);
+  }
+  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& /*daemon*/) override {
+    return HostFailure{};
+  }
+  std::string peer_address() const override { return ""; }
+  std::string notice() const override { return ""; }
+
+  std::vector<std::string> lines;
+
+ private:
+  const Answer answer_;
+};
+
+TEST(RemoteShellTest, SkipsWhatIsPrintedBeforeTheScript) {
+  ScriptedConnection connection([](const RemoteCommand& command) {
+    EXPECT_FALSE(command.IsEnough("Welcome!\n"));
+    EXPECT_FALSE(command.IsEnough("Welcome!\n" + command.marker + "no end"));
+    EXPECT_TRUE(command.IsEnough("no newline" + command.marker + "line\n"));
+    return CommandResult{.status = 0,
+                         .out = "Welcome!\nto dsrun-facts\n" + command.marker + "own\noutput\n"};
+  });
+  RemoteShell shell(&connection, {});
+  const auto result = shell.Run({.text = "true", .one_line_is_enough = true});
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->begun);
+  EXPECT_EQ(result->out, "own\noutput\n");
+  EXPECT_EQ(shell.noise(), "Welcome!");
+}
+
+TEST(RemoteShellTest, OutputWithoutTheMarkerIsNoOutputOfTheScript) {
+  ScriptedConnection connection([](const RemoteCommand&) {
+    return CommandResult{.status = 1, .out = "This account is not available\n"};
+  });
+  RemoteShell shell(&connection, {});
+  const auto result = shell.Run({.text = "true"});
+  ASSERT_TRUE(result.ok());
+  EXPECT_FALSE(result->begun);
+  EXPECT_EQ(result->out, "This account is not available\n");
+  EXPECT_EQ(shell.noise(), "");
+}
+
+TEST(RemoteShellTest, NobodyCanGuessTheMarker) {
+  std::string first;
+  ScriptedConnection connection([&](const RemoteCommand& command) {
+    EXPECT_EQ(command.marker.size(), std::string("dsrun-\n").size() + 32);
+    EXPECT_NE(command.marker, first);
+    first = command.marker;
+    return CommandResult{.status = 0, .out = command.marker};
+  });
+  for (int i = 0; i < 2; ++i) {
+    RemoteShell shell(&connection, {});
+    const auto result = shell.Run({.text = "true"});
+    ASSERT_TRUE(result.ok());
+    EXPECT_TRUE(result->begun);
+    EXPECT_EQ(shell.noise(), "");
+  }
 }
 
 std::string AnswerLine(const std::string& error, std::uint32_t port, std::uint32_t pid) {
