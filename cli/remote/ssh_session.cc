@@ -11,6 +11,7 @@
 #include "cli/remote/read_ssh_settings.h"
 #include "cli/remote/ssh_words.h"
 #include "runtime/base/files.h"
+#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
@@ -192,20 +193,18 @@ HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
   return proxy_->TakeSocket();
 }
 
-// libssh rejects some host names without an error text: names with a letter that is not ASCII, with
-// an empty label, with a label of more than 63 characters, or with more than 255 in all.
-HostFailure SshSession::DescribeBadOptions() const {
-  std::string reason = ::ssh_get_error(session_);
-  if (reason.empty()) {
-    reason =
-        "libssh does not accept this host name or user: labels of 1 to 63 letters (a-z), digits "
-        "and '-', with dots between them, 255 characters in all";
+// libssh rejects some host names without an error text.
+HostFailure SshSession::DescribeBadOptions(const std::string& name) const {
+  const std::string reason = ::ssh_get_error(session_);
+  const std::string fault = reason.empty() ? FindNameFault(name) : "";
+  if (!fault.empty()) {
+    return {.kind = FailureKind::kName,
+            .message = "'" + Printable(name) + "' is no name of a host: " + fault,
+            .hint = "is it spelt right? give its address by address= in the hostfile"};
   }
   return {.kind = FailureKind::kStart,
-          .message = "SSH options: " + reason,
-          .hint =
-              "look at ~/.ssh/config and at the host's line in the hostfile: address= gives the "
-              "host another name to dial"};
+          .message = "SSH options: " + (reason.empty() ? "libssh rejects one of them" : reason),
+          .hint = "look at ~/.ssh/config and at the host's line in the hostfile"};
 }
 
 HostOutcome SshSession::SetOptions(const RemoteTarget& target) {
@@ -223,7 +222,8 @@ HostOutcome SshSession::SetOptions(const RemoteTarget& target) {
                     // the user's terminal.
                     SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
                     SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
-  return good ? HostOutcome() : DescribeBadOptions();
+  return good ? HostOutcome()
+              : DescribeBadOptions(target.address.empty() ? target.host : target.address);
 }
 
 HostOutcome SshSession::Handshake() {

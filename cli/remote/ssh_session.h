@@ -62,7 +62,8 @@ class SshSession {
   HostOutcome SetOptions(const RemoteTarget& target);
   HostOutcome ReadIdentities();
   std::string GetOption(ssh_options_e option) const;
-  HostFailure DescribeBadOptions() const;
+  // `name`: the host's, if libssh may have rejected it.
+  HostFailure DescribeBadOptions(const std::string& name = "") const;
   HostResult<UniqueFd> OpenSocket();
   HostResult<UniqueFd> StartProxy(const std::string& command);
   HostOutcome ReadHostKeyPolicy();

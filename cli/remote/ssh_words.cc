@@ -134,6 +134,25 @@ HostFailure ExplainSsh(const std::string& host, const std::string& words) {
           .hint = HintFor("'ssh HOST' must work without a question", host)};
 }
 
+std::string FindNameFault(std::string_view name) {
+  constexpr std::size_t kLongestName = 255;  // RFC 1123
+  constexpr std::size_t kLongestPart = 63;
+  if (name.empty()) return "it is empty";
+  if (name.size() > kLongestName) return "it has more than 255 characters";
+  const auto is_foreign = [](char c) { return static_cast<unsigned char>(c) > 127; };
+  if (std::any_of(name.begin(), name.end(), is_foreign)) {
+    return "it has a letter that is not ASCII (a resolver may know its xn-- form)";
+  }
+  if (name.ends_with('.')) name.remove_suffix(1);
+  while (true) {
+    const std::size_t dot = std::min(name.find('.'), name.size());
+    if (dot == 0) return "it has an empty part between dots";
+    if (dot > kLongestPart) return "a part of it has more than 63 characters";
+    if (dot == name.size()) return "";
+    name.remove_prefix(dot + 1);
+  }
+}
+
 std::string HintFor(std::string_view hint, const std::string& host) {
   constexpr std::string_view kHost = "HOST";
   const bool plain = IsPlain(host);

@@ -24,6 +24,9 @@ std::string WarningOf(const std::string& words);
 // `host` is the argument that the user would pass to ssh, `words` the client's standard error.
 HostFailure ExplainSsh(const std::string& host, const std::string& words);
 
+// Returns why a name cannot be that of a host: "it has an empty part"; "" = it can.
+std::string FindNameFault(std::string_view name);
+
 // Replaces each HOST in `hint` by `host`, so that the commands in it can be pasted. A name that is
 // special to a shell, or looks like an option of ssh, is quoted, and the 'marks' around such a
 // command are removed.

@@ -177,6 +177,15 @@ TEST_P(SshRefusedOverEachTest, ReportsAMissingFileForEachHost) {
   EXPECT_THAT(result.err, HasSubstr("host h1: /no/such: No such file or directory"));
 }
 
+TEST_F(SshRefusedTest, SaysWhyANameCannotBeThatOfAHost) {
+  const std::string longest(300, 'a');
+  WriteHostfile("knoten-\xc3\xa4 slots=1\na..b slots=1\n" + longest + " slots=1\n");
+  ExpectRefused({},
+                {"3 of 3 hosts cannot be used:", "is no name of a host: it has a letter that is",
+                 "'a..b': Name or service not known",
+                 "'" + longest + "' is no name of a host: it has more than 255 characters"});
+}
+
 TEST_F(SshRefusedTest, SomethingThatIsNoSshServer) {
   Program listener(
       hosts().Inside(0, {"python3", "-c",

@@ -18,6 +18,21 @@ TEST(SshWordsTest, NoStrictnessThatAcceptsChangedKeysOrAsks) {
   }
 }
 
+TEST(SshWordsTest, SaysWhatIsWrongWithANameOfAHost) {
+  for (const std::string& good :
+       {std::string("node"), std::string("a.b-0.c."), std::string("fd00::2"),
+        std::string("10.0.0.2"), std::string(63, 'a'), std::string("h_0")}) {
+    EXPECT_EQ(FindNameFault(good), "") << good;
+  }
+  EXPECT_THAT(FindNameFault("knoten-\xc3\xa4"), HasSubstr("not ASCII"));
+  for (const char* name : {"a..b", ".a", "a.."}) {
+    EXPECT_EQ(FindNameFault(name), "it has an empty part between dots") << name;
+  }
+  EXPECT_EQ(FindNameFault(""), "it is empty");
+  EXPECT_EQ(FindNameFault("b." + std::string(64, 'a')), "a part of it has more than 63 characters");
+  EXPECT_EQ(FindNameFault(std::string(300, 'a')), "it has more than 255 characters");
+}
+
 TEST(SshWordsTest, DistinguishesFailures) {
   const struct {
     const char* words;
