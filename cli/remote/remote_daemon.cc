@@ -84,7 +84,8 @@ fail "$p: no space left: $((k / 1024)) MiB free, $(($5 / 1024 + 1)) needed";
 cat >"$f" || fail "";
 command -v openssl >/dev/null || command -v sha256sum >/dev/null ||
 fail "the host has neither openssl nor sha256sum";
-chmod 700 "$f"; has "$f" || fail "$f: the copy differs from the original";
+chmod 700 "$f"; [ -x "$f" ] || fail "$p: its file system forbids execution (noexec)";
+has "$f" || fail "$f: the copy differs from the original";
 [ "$2" = home ] || { echo "$t"; exit 0; };
 if [ -d "$p/$3" ] && [ ! -L "$p/$3" ]; then
 rmdir "$p/$3" || fail "$p/$3: a folder has the name of dsrund"; fi;
@@ -93,7 +94,9 @@ mv -f "$f" "$p/$3" || fail "$p/$3: cannot be made";
 rm -f "$f" "$t/.dsrun-owner"; rmdir "$t"; echo "$p")sh";
 
 constexpr char kHint[] =
-    "free space there or make its home directory writable; dsrund needs about 20 MB, once";
+    "free space there, or make its home directory writable and its programs executable; dsrund "
+    "needs "
+    "about 20 MB, once";
 
 // The folder of a placed dsrund, or the reason why it could not be placed there.
 struct Attempt {

@@ -142,6 +142,23 @@ TEST_P(SshRefusedOverEachTest, AnUnwritableHomeIsPassedOverForTmp) {
   EXPECT_EQ(OnHost(0, "find /tmp -maxdepth 1 -name 'dsrun-once-*'"), "");
 }
 
+TEST_P(SshRefusedOverEachTest, AHomeThatForbidsExecutionIsPassedOverForTmp) {
+  options_.count = 1;
+  NeedNamespaces();
+  if (IsSkipped() || HasFatalFailure()) return;
+  OnHost(0, "mount -o remount,noexec /root");
+  WriteHostfile(1);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("/root/.cache/dsrun: its file system forbids execution "
+                                    "(noexec); dsrund was put to /tmp/dsrun-once-"));
+  OnHost(0, "mount -o remount,noexec /tmp");
+  ExpectRefused(
+      {}, {"  h0    placing dsrund  /root/.cache/dsrun: its file system forbids execution",
+           "nor elsewhere: /tmp: its file system forbids execution", "its programs executable"});
+  ExpectNothingLeft(0);
+}
+
 TEST_P(SshRefusedOverEachTest, ReportsNoSpaceAnywhere) {
   options_.count = 1;
   NeedNamespaces();
