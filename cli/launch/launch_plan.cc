@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "cli/launch/core_list.h"
@@ -128,9 +129,13 @@ std::vector<HostSlots> MakeHostfilePool(const std::vector<HostEntry>& entries, D
   return pool;
 }
 
-const HostEntry& EntryOf(const std::string& name, const std::vector<HostEntry>& entries) {
-  return *std::find_if(entries.begin(), entries.end(),
-                       [&](const HostEntry& entry) { return entry.name == name; });
+// The entries of a pool by their names, which are distinct.
+using EntryIndex = std::unordered_map<std::string_view, const HostEntry*>;
+
+EntryIndex IndexEntries(const std::vector<HostEntry>& entries) {
+  EntryIndex index;
+  for (const HostEntry& entry : entries) index.emplace(entry.name, &entry);
+  return index;
 }
 
 struct Selection {
@@ -138,10 +143,10 @@ struct Selection {
   std::vector<HostSlots> spares;
 };
 
-Selection SplitSelection(std::vector<HostSlots> pool, const std::vector<HostEntry>& entries) {
+Selection SplitSelection(std::vector<HostSlots> pool, const EntryIndex& entries) {
   Selection split;
   for (HostSlots& host : pool) {
-    const bool spare = EntryOf(host.host, entries).keys.contains("spare");
+    const bool spare = entries.at(host.host)->keys.contains("spare");
     (spare ? split.spares : split.hosts).push_back(std::move(host));
   }
   return split;
@@ -150,7 +155,7 @@ Selection SplitSelection(std::vector<HostSlots> pool, const std::vector<HostEntr
 // --include and --exclude also apply to spares, --num_nodes counts only the others, --num_gpus
 // applies to all hosts.
 StatusOr<Selection> SelectHosts(const LaunchFlags& flags, const std::vector<HostSlots>& pool,
-                                const std::vector<HostEntry>& entries) {
+                                const EntryIndex& entries) {
   const ResourceRequest request{.include = flags.include,
                                 .exclude = flags.exclude,
                                 .num_nodes = flags.num_nodes,
@@ -283,7 +288,8 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     entries = {{.name = local.host, .slots = static_cast<int>(local.slots.size())}};
     pool = {std::move(local)};
   }
-  StatusOr<Selection> selected = SelectHosts(flags, pool, entries);
+  const EntryIndex entry_index = IndexEntries(entries);
+  StatusOr<Selection> selected = SelectHosts(flags, pool, entry_index);
   if (!selected.ok()) {
     const std::string hint = plan.from_hostfile ? "" : LocalHint(flags, pool[0]);
     return InvalidArgumentError(selected.status().message() + hint);
@@ -297,7 +303,7 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     plan.spares.push_back({.host = spare.host, .slots = spare.slots, .devices = spare.devices});
   }
   for (std::vector<JobHost>* hosts : {&plan.world.hosts, &plan.spares}) {
-    for (JobHost& host : *hosts) host.entry = EntryOf(host.host, entries);
+    for (JobHost& host : *hosts) host.entry = *entry_index.at(host.host);
   }
   DS_RETURN_IF_ERROR(BindKnownCores(flags, this_host, &plan));
   DS_ASSIGN_OR_RETURN(plan.shown, LogFilter::Parse(flags.log_ranks, flags.errors_only));

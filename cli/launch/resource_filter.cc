@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/base/parse_number.h"
@@ -26,10 +27,13 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   }
 }
 
-const HostSlots* FindHost(const Pool& pool, std::string_view name) {
-  const auto found =
-      std::find_if(pool.begin(), pool.end(), [&](const HostSlots& h) { return h.host == name; });
-  return found == pool.end() ? nullptr : &*found;
+// The hosts of a pool by their names: a filter may name each of thousands.
+using HostIndex = std::unordered_map<std::string_view, const HostSlots*>;
+
+HostIndex IndexHosts(const Pool& pool) {
+  HostIndex index;
+  for (const HostSlots& host : pool) index.emplace(host.host, &host);
+  return index;
 }
 
 // Formats a host's slots for messages: "0-3", "0,2" or "none".
@@ -73,32 +77,34 @@ Status AddSlots(std::string_view text, const HostSlots& host, std::set<int>* slo
   }
 }
 
-Status UnknownHost(const Pool& pool, const std::string& name) {
+Status UnknownHost(const HostIndex& hosts, const std::string& name) {
   std::vector<std::string> names;
-  for (const HostSlots& host : pool) names.push_back(host.host);
+  for (const auto& [host, slots] : hosts) names.emplace_back(host);
+  std::sort(names.begin(), names.end());
   return InvalidArgumentError("no host '" + name + "' among the hosts" + DidYouMean(name, names));
 }
 
-Status AddNode(std::string_view node, const Pool& pool, Filter* filter) {
+Status AddNode(std::string_view node, const HostIndex& hosts, Filter* filter) {
   if (node.empty()) return InvalidArgumentError("there is an empty host name in it");
-  if (FindHost(pool, node) != nullptr) {
+  if (hosts.contains(node)) {
     (*filter)[std::string(node)];
     return OkStatus();
   }
   const std::size_t colon = node.rfind(':');
   const std::string name(node.substr(0, colon));
-  const HostSlots* host = FindHost(pool, name);
-  if (host == nullptr) return UnknownHost(pool, name);
+  const auto host = hosts.find(name);
+  if (host == hosts.end()) return UnknownHost(hosts, name);
   for (const std::string_view slots : Split(node.substr(colon + 1), ',')) {
-    DS_RETURN_IF_ERROR(AddSlots(slots, *host, &(*filter)[name]));
+    DS_RETURN_IF_ERROR(AddSlots(slots, *host->second, &(*filter)[name]));
   }
   return OkStatus();
 }
 
 StatusOr<Filter> ParseFilter(std::string_view text, const Pool& pool) {
+  const HostIndex hosts = IndexHosts(pool);
   Filter filter;
   for (const std::string_view node : Split(text, '@')) {
-    DS_RETURN_IF_ERROR(AddNode(node, pool, &filter));
+    DS_RETURN_IF_ERROR(AddNode(node, hosts, &filter));
   }
   return filter;
 }
