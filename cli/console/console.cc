@@ -14,12 +14,19 @@
 namespace ds::cli {
 namespace {
 
-constexpr std::int64_t kPlainEveryNanos = 5'000'000'000;
-constexpr std::int64_t kDrawEveryNanos = 100'000'000;
+constexpr std::chrono::milliseconds kPlainEvery{5'000};
+constexpr std::chrono::milliseconds kDrawEvery{100};
 constexpr std::size_t kMaxLiveLines = 8;
 constexpr const char* kEraseLine = "\r\x1b[K";
 constexpr const char* kEraseLineAbove = "\x1b[1A\x1b[K";
 constexpr const char* kNextLine = "\n             ";  // of a value in the verdict block
+
+// The width of the terminal at standard output; nothing if that is another thing.
+std::optional<int> ReadColumns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
 
 }  // namespace
 
@@ -30,16 +37,15 @@ ConsoleOptions DetectConsole() {
   options.live_line = ::isatty(STDOUT_FILENO) == 1 && !dumb;
   options.live_errors = options.live_line && ::isatty(STDERR_FILENO) == 1;
   options.colours = ::isatty(STDERR_FILENO) == 1 && !dumb && std::getenv("NO_COLOR") == nullptr;
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    options.columns = size.ws_col;
-  }
+  options.columns = ReadColumns().value_or(options.columns);
   return options;
 }
 
-Console::Console(const ConsoleOptions& options, BacklogWriter* writer)
+Console::Console(const ConsoleOptions& options, BacklogWriter* writer, const Clock& clock)
     : options_(options),
       writer_(writer),
+      clock_(clock),
+      columns_(options.columns),
       progress_(options.total_steps),
       unfinished_({.redraws_out = options.live_line,
                    .redraws_err = options.live_line && options.live_errors,
@@ -48,7 +54,7 @@ Console::Console(const ConsoleOptions& options, BacklogWriter* writer)
 
 void Console::OnEvent(const HostEvent& event) {
   if (options_.quiet) {
-    progress_.OnEvent(event.event);
+    progress_.OnEvent(event.event, clock_.Now());
     if (event.event.has_rank_exited()) ShowExit(event.host, event.event.rank_exited());
     return;
   }
@@ -61,7 +67,8 @@ void Console::OnEvent(const HostEvent& event) {
   }
   if (event.event.has_rank_report()) ShowReport(event.event.rank_report());
   if (event.event.has_rank_exited()) ShowExit(event.host, event.event.rank_exited());
-  if (progress_.OnEvent(event.event) && !options_.errors_only) OnStep(event.event.unix_nanos());
+  const std::chrono::nanoseconds now = clock_.Now();
+  if (progress_.OnEvent(event.event, now) && !options_.errors_only) OnStep(now);
 }
 
 void Console::ShowReport(const v1::RankReport& report) {
@@ -88,7 +95,7 @@ void Console::OnOutput(const HostEvent& event) {
   unfinished_.Add(&chunk, output.partial());
   if (!chunk.text.empty()) collapser_.Add(std::move(chunk));
   ShowLines(collapser_.TakeRipe(event.event.unix_nanos()));
-  if (output.partial() && options_.live_line) DrawNow(event.event.unix_nanos());
+  if (output.partial() && options_.live_line) DrawInTime(clock_.Now());
 }
 
 void Console::ShowUnfinished(std::vector<OutputChunk> chunks) {
@@ -108,12 +115,12 @@ void Console::ShowLines(std::vector<TaggedText> lines) {
   }
 }
 
-void Console::OnStep(std::int64_t unix_nanos) {
-  const std::int64_t every = options_.live_line ? kDrawEveryNanos : kPlainEveryNanos;
+void Console::OnStep(std::chrono::nanoseconds now) {
+  const std::chrono::milliseconds every = options_.live_line ? kDrawEvery : kPlainEvery;
   const bool first = !last_shown_step_.has_value();
-  if (!first && !progress_.finished() && unix_nanos - last_shown_nanos_ < every) return;
+  if (!first && !progress_.finished() && now - last_shown_ < every) return;
   last_shown_step_ = progress_.step();
-  last_shown_nanos_ = unix_nanos;
+  last_shown_ = now;
   if (options_.live_line) {
     Draw();
   } else {
@@ -124,7 +131,7 @@ void Console::OnStep(std::int64_t unix_nanos) {
 
 // One column stays free, because a terminal may wrap when its last column is filled.
 std::vector<std::string> Console::LiveRows() const {
-  const int columns = std::max(1, options_.columns - 1);
+  const int columns = std::max(1, columns_ - 1);
   std::vector<std::string> rows;
   if (!options_.errors_only && !progress_.Line().empty()) {
     rows.push_back(FitRow(progress_.Line(), columns));
@@ -143,6 +150,7 @@ std::vector<std::string> Console::LiveRows() const {
 }
 
 void Console::Draw() {
+  SetColumns(ReadColumns().value_or(columns_));
   const std::vector<std::string> rows = LiveRows();
   const std::size_t before = rows_shown_;
   std::string text = Erase();
@@ -152,9 +160,9 @@ void Console::Draw() {
   rows_shown_ = writer_->WriteRows(STDOUT_FILENO, text) ? rows.size() : before;
 }
 
-void Console::DrawNow(std::int64_t unix_nanos) {
-  if (std::abs(unix_nanos - last_drawn_nanos_) < kDrawEveryNanos) return;
-  last_drawn_nanos_ = unix_nanos;
+void Console::DrawInTime(std::chrono::nanoseconds now) {
+  if (last_drawn_.has_value() && now - *last_drawn_ < kDrawEvery) return;
+  last_drawn_ = now;
   Draw();
 }
 

@@ -9,8 +9,12 @@
 // the verdict and standard error to stderr. dsrun's own messages contain no control characters from
 // outside (runtime/base/printable.h). The ranks' output is not changed.
 //
+// How often something is drawn is decided by a monotonic clock of this machine. The timestamps of
+// events are of other machines' clocks, which differ and may be set back.
+//
 // Not thread-safe.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +27,7 @@
 #include "cli/flags/log_filter.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/verdict/verdict.h"
+#include "runtime/base/clock.h"
 
 namespace ds::cli {
 
@@ -44,8 +49,9 @@ ConsoleOptions DetectConsole();
 
 class Console {
  public:
-  // `writer` must outlive this object.
-  Console(const ConsoleOptions& options, BacklogWriter* writer);
+  // `writer` and `clock` must outlive this object.
+  Console(const ConsoleOptions& options, BacklogWriter* writer,
+          const Clock& clock = Clock::System());
 
   void OnEvent(const HostEvent& event);
   // Shows output that was held back for merging with identical lines.
@@ -57,6 +63,9 @@ class Console {
   void ShowVerdict(const Verdict& verdict, const std::string& run_directory);
   // Shows a line of the closing summary, unless quiet.
   void ShowSummaryLine(const std::string& text);
+  // Sets the width for the next drawing. A console whose standard output is a terminal reads the
+  // width itself whenever it draws.
+  void SetColumns(int columns) { columns_ = columns; }
 
   const Progress& progress() const { return progress_; }
 
@@ -68,22 +77,25 @@ class Console {
   void ShowExit(const std::string& host, const v1::RankExited& exit);
   void ShowUnfinished(std::vector<OutputChunk> chunks);
   void ShowLines(std::vector<TaggedText> lines);
-  void OnStep(std::int64_t unix_nanos);
+  void OnStep(std::chrono::nanoseconds now);
   void Draw();
-  void DrawNow(std::int64_t unix_nanos);
+  // Draws unless it did just before.
+  void DrawInTime(std::chrono::nanoseconds now);
   std::vector<std::string> LiveRows() const;
   std::string Erase();  // returns the codes that remove the live rows; "" if there are none
   std::string Bold(const std::string& text) const;
 
   const ConsoleOptions options_;
   BacklogWriter* const writer_;
+  const Clock& clock_;
+  int columns_;
   Progress progress_;
   UnfinishedLines unfinished_;
   LineCollapser collapser_;
   std::size_t rows_shown_ = 0;  // live rows on the screen
-  std::int64_t last_drawn_nanos_ = 0;
+  std::optional<std::chrono::nanoseconds> last_drawn_;
   std::optional<std::int64_t> last_shown_step_;  // in plain lines
-  std::int64_t last_shown_nanos_ = 0;
+  std::chrono::nanoseconds last_shown_{};        // when that was
 };
 
 }  // namespace ds::cli

@@ -37,8 +37,8 @@ std::string DescribeEvaluation(const std::string& metrics) {
 
 }  // namespace
 
-bool Progress::OnEvent(const v1::Event& event) {
-  if (event.has_rank_report()) return OnReport(event.rank_report(), event.unix_nanos());
+bool Progress::OnEvent(const v1::Event& event, std::chrono::nanoseconds now) {
+  if (event.has_rank_report()) return OnReport(event.rank_report(), now);
   if (event.has_heartbeat()) {
     for (const v1::RankVital& rank : event.heartbeat().ranks()) {
       resident_bytes_[static_cast<int>(rank.rank())] = rank.rss_bytes();
@@ -47,8 +47,8 @@ bool Progress::OnEvent(const v1::Event& event) {
   return false;
 }
 
-bool Progress::OnReport(const v1::RankReport& report, std::int64_t unix_nanos) {
-  if (report.has_step()) return OnStep(report.step(), unix_nanos);
+bool Progress::OnReport(const v1::RankReport& report, std::chrono::nanoseconds now) {
+  if (report.has_step()) return OnStep(report.step(), now);
   if (report.has_phase()) OnPhase(report.phase(), report.rank() == 0);
   if (report.has_beacon() && report.beacon().resident_bytes() > 0) {
     resident_bytes_[static_cast<int>(report.rank())] = report.beacon().resident_bytes();
@@ -61,7 +61,7 @@ void Progress::OnPhase(const v1::RankPhase& phase, bool of_first_rank) {
   if (of_first_rank && !phase.name().empty()) phase_ = phase.name();
 }
 
-bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
+bool Progress::OnStep(const v1::RankStep& step, std::chrono::nanoseconds now) {
   if (!step.has_step()) return false;
   step_ = static_cast<std::int64_t>(step.step());
   loss_ = step.has_loss() ? std::optional(step.loss()) : std::nullopt;
@@ -73,7 +73,7 @@ bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
       step.has_tokens_per_second() ? std::optional(step.tokens_per_second()) : std::nullopt;
   // A restart goes back to its checkpoint, so the speed is measured again.
   if (!recent_.empty() && *step_ <= recent_.back().step) recent_.clear();
-  recent_.push_back({*step_, unix_nanos});
+  recent_.push_back({*step_, now});
   if (recent_.size() > kRecentSteps) recent_.pop_front();
   return true;
 }
@@ -115,7 +115,7 @@ std::optional<double> Progress::SecondsLeft() const {
   const Moment& first = recent_.front();
   const Moment& last = recent_.back();
   if (last.step <= first.step || last.step >= total_steps_) return std::nullopt;
-  const double seconds = static_cast<double>(last.unix_nanos - first.unix_nanos) * 1e-9;
+  const double seconds = std::chrono::duration<double>(last.time - first.time).count();
   const double steps = static_cast<double>(last.step) - static_cast<double>(first.step);
   const double steps_left = static_cast<double>(total_steps_) - static_cast<double>(last.step);
   return seconds / steps * steps_left;

@@ -6,8 +6,9 @@
 //
 // The latest "eval loss 3.9031 (perplexity 49.56)" follows the loss.
 //
-// Pure; time comes from the events. Not thread-safe.
+// Pure; time comes from the caller. Not thread-safe.
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -25,8 +26,9 @@ class Progress {
   // `total_steps` = 0: unknown until a rank reports it.
   explicit Progress(std::int64_t total_steps) : total_steps_(total_steps) {}
 
-  // Returns true if the event was a finished step.
-  bool OnEvent(const v1::Event& event);
+  // Returns true if the event was a finished step. `now` is monotonic: the clocks of hosts differ
+  // and may be set back.
+  bool OnEvent(const v1::Event& event, std::chrono::nanoseconds now);
 
   // Returns the line; "" before the first report.
   std::string Line() const;
@@ -41,12 +43,12 @@ class Progress {
  private:
   struct Moment {
     std::int64_t step;
-    std::int64_t unix_nanos;
+    std::chrono::nanoseconds time;
   };
 
-  bool OnReport(const v1::RankReport& report, std::int64_t unix_nanos);
+  bool OnReport(const v1::RankReport& report, std::chrono::nanoseconds now);
   void OnPhase(const v1::RankPhase& phase, bool of_first_rank);
-  bool OnStep(const v1::RankStep& step, std::int64_t unix_nanos);
+  bool OnStep(const v1::RankStep& step, std::chrono::nanoseconds now);
   std::optional<double> SecondsLeft() const;
   std::uint64_t FindLargestRank() const;  // in bytes; 0 when not known
 

@@ -2,6 +2,7 @@
 // the journal, the console, the cores a host has told of, the answer of a daemon that SSH has
 // started. The first byte chooses.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -27,9 +28,10 @@ void TryEvents(const std::string& bytes) {
   ds::cli::FailureJudge judge(0);
   ds::cli::Progress progress(10);
   ds::cli::LineCollapser collapser;
+  std::chrono::seconds now{0};
   for (const v1::Event& event : batch.events()) {
     judge.OnEvent(host, event);
-    progress.OnEvent(event);
+    progress.OnEvent(event, ++now);
     if (const auto json = ds::cli::ToJson({host, 0, event}); json.has_value()) {
       static_cast<void>(json->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     }

@@ -3,12 +3,17 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/unique_fd.h"
+#include "tests/support/terminal.h"
 #include "tests/unit/cli/events.h"
 
 namespace ds::cli {
@@ -66,16 +71,22 @@ v1::Event TimedStep(int step, std::int64_t unix_nanos) {
   return At(unix_nanos, testing::Step(step, 1.5));
 }
 
-// What a console with `options` writes for `events`: stdout and stderr.
+// What a console with `options` writes for `events`, which arrive at their times: stdout and
+// stderr.
 std::pair<std::string, std::string> Shown(const ConsoleOptions& options,
                                           const std::vector<v1::Event>& events) {
   CaptureStdout();
   CaptureStderr();
   {
+    ManualClock clock;
     BacklogWriter writer;
-    Console console(options, &writer);
+    Console console(options, &writer, clock);
     const std::string host = "h";
-    for (const v1::Event& event : events) console.OnEvent({host, 0, event});
+    for (const v1::Event& event : events) {
+      clock.Advance(std::max(std::chrono::nanoseconds(event.unix_nanos()) - clock.Now(),
+                             std::chrono::nanoseconds(0)));
+      console.OnEvent({host, 0, event});
+    }
     console.Finish();
   }
   return {GetCapturedStdout(), GetCapturedStderr()};
@@ -102,6 +113,23 @@ TEST(ConsoleTest, PlainLinesForTheFirstTheLastAndEveryFewSeconds) {
             "step 5/9  loss 1.5000  left 8s\n");
 }
 
+// Or a restart has moved rank 0 to a host whose clock is behind.
+TEST(ConsoleTest, AClockThatIsSetBackHidesNoStep) {
+  CaptureStdout();
+  {
+    ManualClock clock;
+    BacklogWriter writer;
+    Console console({.total_steps = 9}, &writer, clock);
+    for (const int step : {1, 2, 3}) {
+      console.OnEvent({"h", 0, TimedStep(step, (9 - step) * 3600 * kSecond)});
+      clock.Advance(std::chrono::seconds(6));
+    }
+  }
+  EXPECT_EQ(GetCapturedStdout(),
+            "step 1/9  loss 1.5000\nstep 2/9  loss 1.5000  left 42s\n"
+            "step 3/9  loss 1.5000  left 36s\n");
+}
+
 TEST(ConsoleTest, TheLastStepOfTheTotalIsShownOnce) {
   EXPECT_EQ(Shown({.total_steps = 2}, {TimedStep(1, 0), TimedStep(2, kSecond)}).first,
             "step 1/2  loss 1.5000\nstep 2/2  loss 1.5000\n");
@@ -121,6 +149,27 @@ TEST(ConsoleTest, TheLiveLineFitsTheTerminal) {
   EXPECT_EQ(out, "\r\x1b[Kstep 10\r\x1b[Kstep 100  loss 1.5000\n");
 }
 
+TEST(ConsoleTest, TheLiveLineFollowsTheWidthOfTheTerminal) {
+  ds::testing::Terminal terminal;
+  const UniqueFd saved(::dup(STDOUT_FILENO));
+  ::fflush(nullptr);
+  ASSERT_EQ(::dup2(terminal.fd(), STDOUT_FILENO), STDOUT_FILENO);
+  {
+    ManualClock clock;
+    BacklogWriter writer;
+    Console console({.live_line = true, .columns = 80}, &writer, clock);
+    console.OnEvent({"h", 0, TimedStep(100, 0)});
+    const winsize narrow{.ws_row = 24, .ws_col = 8, .ws_xpixel = 0, .ws_ypixel = 0};
+    ASSERT_EQ(::ioctl(terminal.fd(), TIOCSWINSZ, &narrow), 0);
+    clock.Advance(std::chrono::seconds(1));
+    console.OnEvent({"h", 0, TimedStep(101, 0)});
+    writer.WriteAlways(STDOUT_FILENO, "#");
+  }
+  ::dup2(saved.get(), STDOUT_FILENO);
+  ASSERT_TRUE(terminal.WaitFor("#"));
+  EXPECT_EQ(terminal.shown(), "\r\x1b[Kstep 100  loss 1.5000\r\x1b[Kstep 10#");
+}
+
 TEST(ConsoleTest, NoRowOfTheLiveLinesWraps) {
   std::vector<v1::Event> events;
   for (int rank = 0; rank < 12; ++rank) {
@@ -136,9 +185,11 @@ TEST(ConsoleTest, RowsThatWereDroppedAreNotErased) {
   PipedStream out(STDOUT_FILENO);
   PipedStream err(STDERR_FILENO);
   {
+    ManualClock clock;
     BacklogWriter writer(/*limit_bytes=*/40);
-    Console console({.live_line = true}, &writer);
+    Console console({.live_line = true}, &writer, clock);
     console.OnEvent({"h", 0, At(kSecond, Partial(Output(0, "a")))});
+    clock.Advance(std::chrono::seconds(2));
     console.OnEvent({"h", 0, At(3 * kSecond, Partial(Output(1, std::string(60, 'x'))))});
     console.ShowNotice("n");
   }
