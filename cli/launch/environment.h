@@ -155,9 +155,9 @@ bool IsOwnVariable(std::string_view name);
 // ranks, else the first host's name without "user@".
 std::string ChooseMasterAddress(const WorldPlan& plan);
 
-// Returns the variables that `rank` gets in addition to its host's environment, with secrets
-// redacted. Leaves out a variable that dsrun sets when the job starts (MASTER_PORT, DSRUN_JOB_ID)
-// if `job` does not have its value yet.
+// Returns the variables that `rank` gets in addition to its host's environment, without the values
+// of those with secret names. Leaves out a variable that dsrun sets when the job starts
+// (MASTER_PORT, DSRUN_JOB_ID) if `job` does not have its value yet.
 Environment ShowRankEnvironment(const WorldPlan& world, const PlannedRank& rank,
                                 JobEnvironment job);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Finds and redacts secrets in the words and variables of a command line. A secret is recognized by
-// the name of its variable or flag, by an enclosing URL or login, or by the shape of a well-known
-// token.
+// Hides values in the words and variables of a command line: every value of -x NAME=VALUE, and the
+// value of a variable or flag whose name is secret. Nothing else is taken for a secret, so a secret
+// inside of another word (a URL, a script) is shown. job.json is readable by its owner only.
 //
 // Pure; safe from any thread.
 
@@ -22,18 +22,10 @@ inline constexpr std::string_view kRedacted = "<redacted>";
 // secret: token_dtype, pad_token, sort_key, PASSWORD_FILE.
 bool IsSecretName(std::string_view name);
 
-// Returns `text` without its secrets: values after secret names ("NAME=VALUE", "--name VALUE",
-// "name: VALUE"), passwords of URLs and of "-u user:PASSWORD", and tokens of known shapes except
-// their prefix ("hf_"). In a word that begins with a secret's NAME= (optionally after -x or
-// --export=), everything after the '=' is redacted.
-std::string RedactText(std::string_view text);
-
-// Redacts a command line word by word. The word after a secret's flag is also a secret.
-std::vector<std::string> RedactWords(const std::vector<std::string>& words);
-
-// The words of a command line as stored in job.json, without secrets and without any
-// value of -x. A command line copied from there is rejected, because its program would take
-// kRedacted for the secret. If kRedacted hides nothing, it is an ordinary word.
+// The words of a command line as stored in job.json. Hidden are the values of -x, VALUE in
+// "NAME=VALUE" and "--name=VALUE", and the word after "--name", for a secret name. A command line
+// copied from there is rejected, because its program would take kRedacted for the secret. If
+// kRedacted hides nothing, it is an ordinary word.
 struct RedactedWords {
   std::vector<std::string> words;
   std::vector<std::size_t> indices;  // indices of the changed words
