@@ -6,6 +6,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -187,6 +188,8 @@ int main(int argc, char** argv) {
   ds::LimitMallocArenas();
   ds::InitLog("dsrun");
   ds::ReserveDescriptors(1024);  // each rank has two logs
+  // A file larger than `ulimit -f` is then an error with a message.
+  std::signal(SIGXFSZ, SIG_IGN);
   const int status = ds::cli::RunCommandLine(std::vector<std::string>(argv, argv + argc));
   ds::ExitProcess(status);
 }

@@ -68,10 +68,11 @@ std::vector<std::string> ListOwnEnvironment() {
 }
 
 // Every thread inherits these settings. Signals arrive at the loop's signalfd only, and a closed
-// connection is an error instead of a fatal signal.
+// connection or a file that would exceed `ulimit -f` is an error instead of a fatal signal.
 void SetUpSignals() {
   BlockLoopSignals();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 // Ranks run in this session, without a terminal that could hang up on them. setsid fails if the

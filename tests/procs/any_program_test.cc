@@ -378,6 +378,18 @@ TEST_F(AnyProgramTest, FolderMaskAndLimits) {
   EXPECT_THAT(text, HasSubstr("nofile 100 200\n"));
 }
 
+// The largest file is in blocks of 512 bytes.
+TEST_F(AnyProgramTest, ALogLargerThanAnyFileMayBeIsAnErrorOfTheRunDirectory) {
+  const fs::path run = folder_.path() / "run";
+  const ProgramResult result =
+      RunProgram({"/bin/sh", "-c", "ulimit -f 64 && exec \"$@\"", "sh", DS_BIN_DIR "/dsrun",
+                  "--device", "cpu", "--run_dir", run.string(), "--num_gpus", "1", "--", "/bin/sh",
+                  "-c", "head -c 100000 /dev/zero; sleep 600"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("File too large"));
+  EXPECT_TRUE(fs::exists(run / "verdict.json"));
+}
+
 TEST_F(AnyProgramTest, ALimitThatCannotBeSetIsNamed) {
   const ProgramResult result = RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir",
                                            (folder_.path() / "run").string(), "--ulimit",

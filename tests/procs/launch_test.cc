@@ -75,6 +75,7 @@ TEST_F(LaunchTest, ARankInheritsNothingElse) {
   EXPECT_NE(text.find("leads_session 1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("blocks_sigterm 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("ignores_sigpipe 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("ignores_sigxfsz 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("stdin_bytes 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("working_directory /\n"), std::string::npos) << text;
 }

@@ -176,6 +176,9 @@ int ShowProcess(const Arguments&) {
   struct sigaction pipe {};
   ::sigaction(SIGPIPE, nullptr, &pipe);
   text += "\nignores_sigpipe " + std::to_string(pipe.sa_handler == SIG_IGN ? 1 : 0);
+  struct sigaction size {};
+  ::sigaction(SIGXFSZ, nullptr, &size);
+  text += "\nignores_sigxfsz " + std::to_string(size.sa_handler == SIG_IGN ? 1 : 0);
   cpu_set_t cores;
   ::sched_getaffinity(0, sizeof(cores), &cores);
   text += "\ncores " + std::to_string(CPU_COUNT(&cores));
