@@ -187,7 +187,8 @@ int RunCommandLine(const std::vector<std::string>& command_line) {
 int main(int argc, char** argv) {
   ds::LimitMallocArenas();
   ds::InitLog("dsrun");
-  ds::ReserveDescriptors(1024);  // each rank has two logs
+  ds::RaiseOpenFilesLimit();  // each host has connections, and each rank two logs
+  ds::ReserveDescriptors(1024);
   // A file larger than `ulimit -f` is then an error with a message.
   std::signal(SIGXFSZ, SIG_IGN);
   const int status = ds::cli::RunCommandLine(std::vector<std::string>(argv, argv + argc));

@@ -59,6 +59,7 @@ struct Flags {
   int connection_fd = -1;
   int controller_fd = -1;
   int ready_fd = -1;
+  std::optional<rlim_t> open_files;
 };
 
 std::vector<std::string> ListOwnEnvironment() {
@@ -92,6 +93,8 @@ SupervisorOptions MakeOptions(const Flags& flags) {
   options.job_id = flags.job;
   options.dsrank = FindDsrank(flags);
   options.environment = ListOwnEnvironment();
+  const rlimit found = RaiseOpenFilesLimit();
+  options.open_files = {flags.open_files.value_or(found.rlim_cur), found.rlim_max};
   return options;
 }
 
@@ -165,6 +168,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option(
       "--ready-fd", flags->ready_fd,
       "descriptor that receives the line of a ListenResponse when dsrund accepts calls");
+  app->add_option("--open-files", flags->open_files,
+                  "soft limit of open files of the ranks (default: that of this process)");
 }
 
 // The script that starts dsrund on another host executes an open file that it has verified
@@ -384,6 +389,7 @@ int Main(int argc, char** argv) {
     ReportStartFailure(status, &ready);
     return kExitFailure;
   }
+  RaiseOpenFilesLimit();
   ReserveDescriptors(kDescriptors);
   SetUpSignals();
   if (!flags.listen.empty()) {

@@ -18,6 +18,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/process_stat.h"
 #include "runtime/process/cgroups.h"
+#include "runtime/process/descriptor_table.h"
 #include "runtime/process/owned_cgroup.h"
 #include "runtime/process/pipe.h"
 #include "runtime/process/spawn_session.h"
@@ -110,6 +111,10 @@ StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
                                         "--connection-fd=" + std::to_string(kChildConnectionFd),
                                         "--controller-fd=" + std::to_string(kChildControllerFd),
                                         "--ready-fd=" + std::to_string(kChildReadyFd)};
+  // Not the soft limit of this process, which has raised it.
+  const rlim_t open_files = RaiseOpenFilesLimit().rlim_cur;
+  if (open_files != RLIM_INFINITY)
+    arguments.push_back("--open-files=" + std::to_string(open_files));
   if (!options_.dsrank.empty()) arguments.push_back("--dsrank=" + options_.dsrank.string());
   const std::array inherited = {InheritedFd{connection.get(), kChildConnectionFd},
                                 InheritedFd{controller.read.get(), kChildControllerFd},

@@ -220,7 +220,7 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
   });
   evidence_.Restart();
   Generation::Options options{
-      .host = {options_.environment, options_.dsrank, "", ReadProcessLimit()},
+      .host = {options_.environment, options_.dsrank, "", ReadProcessLimit(), options_.open_files},
       .folder = options_.folder,
       .log = std::move(log),
       .evidence = &evidence_,

@@ -38,6 +38,7 @@ struct SupervisorOptions {
   std::filesystem::path folder;  // private, exists
   std::filesystem::path dsrank;  // empty if this host has none
   std::vector<std::string> environment;
+  rlimit64 open_files{RLIM64_INFINITY, RLIM64_INFINITY};  // of the ranks; see HostContext
   UniqueFd controller;  // closes when the controller ends; may be invalid (no controller)
   // Without a Renew for this time the controller counts as gone; 0 = no limit.
   std::chrono::nanoseconds lease{0};

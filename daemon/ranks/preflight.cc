@@ -124,7 +124,8 @@ v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostResource
                               std::to_string(needed) + " needed";
   if (facts.open_files_limit >= needed) return MakeOk("nofile", message);
   return MakeFinding(v1::Finding::FAIL, "nofile", message,
-                     "raise the limit before starting dsrun: ulimit -n");
+                     "raise the hard limit before starting dsrun: ulimit -Hn, or "
+                     "/etc/security/limits.conf");
 }
 
 // Returns the first device number that this host does not have; "" if there is none. The driver

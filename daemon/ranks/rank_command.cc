@@ -95,6 +95,18 @@ Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
   return OkStatus();
 }
 
+// True if the user has set this limit.
+bool IsSet(int resource, const RankCommand& command) {
+  return std::any_of(command.limits.begin(), command.limits.end(),
+                     [=](const RankLimit& limit) { return limit.resource == resource; });
+}
+
+// Undoes for a rank what the daemon has done for itself.
+void RestoreOpenFiles(const HostContext& host, RankCommand* command) {
+  if (IsSet(RLIMIT_NOFILE, *command) || host.open_files.rlim_cur == RLIM64_INFINITY) return;
+  command->limits.push_back({RLIMIT_NOFILE, host.open_files});
+}
+
 // The kernel compares the number of the user's processes with the limit of the process that calls
 // fork. So a lower limit for ranks reserves processes for their daemon and for dsrun on this
 // machine. gRPC loses work for a thread that it cannot start; then no events of the ranks would
@@ -102,12 +114,8 @@ Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
 void ReserveForDaemon(const HostContext& host, RankCommand* command) {
   constexpr rlim64_t kReserved = 16;
   constexpr rlim64_t kMostOfLimit = 4;  // at most this part of a low limit
-  const bool is_set =
-      std::any_of(command->limits.begin(), command->limits.end(), [](const RankLimit& limit) {
-        return limit.resource == RLIMIT_NPROC;  // set by the user
-      });
   rlimit64 amounts = host.processes;
-  if (is_set || amounts.rlim_cur == RLIM64_INFINITY) return;
+  if (IsSet(RLIMIT_NPROC, *command) || amounts.rlim_cur == RLIM64_INFINITY) return;
   amounts.rlim_cur -= std::min(kReserved, amounts.rlim_cur / kMostOfLimit);
   command->limits.push_back({RLIMIT_NPROC, amounts});
 }
@@ -172,6 +180,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   if (request.has_umask()) command.settings.umask = request.umask();
   DS_RETURN_IF_ERROR(AddLimits(request, &command));
   ReserveForDaemon(host, &command);
+  RestoreOpenFiles(host, &command);
   command.settings.memory_mode = ToMemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());

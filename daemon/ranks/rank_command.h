@@ -45,6 +45,8 @@ struct HostContext {
   std::string job_directory;             // for v1::kJobDirectory and error files; "" = none
   // The daemon's own limit on the number of its user's processes.
   rlimit64 processes{RLIM64_INFINITY, RLIM64_INFINITY};
+  // The limit of open files that this host's user has set. The daemon has raised its own.
+  rlimit64 open_files{RLIM64_INFINITY, RLIM64_INFINITY};
 };
 
 // Returns the command of `request.ranks(index)`. Returns kInvalidArgument for values that execve

@@ -1,7 +1,6 @@
 #include "runtime/process/descriptor_table.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,17 @@ void FillStandardDescriptors() {
     fd = ::open("/dev/null", O_RDWR);
   } while (fd >= 0 && fd <= STDERR_FILENO);
   if (fd >= 0) ::close(fd);
+}
+
+rlimit RaiseOpenFilesLimit() {
+  static const rlimit found = [] {
+    rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+    ::getrlimit(RLIMIT_NOFILE, &limit);  // fails only for an unknown limit
+    const rlimit raised{limit.rlim_max, limit.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &raised);  // allowed to everybody; else the limit stays as it is
+    return limit;
+  }();
+  return found;
 }
 
 void ReserveDescriptors(int count) {

@@ -378,6 +378,16 @@ TEST_F(AnyProgramTest, FolderMaskAndLimits) {
   EXPECT_THAT(text, HasSubstr("nofile 100 200\n"));
 }
 
+// Eight ranks need more than 80. dsrun raises the limit for itself and for dsrund.
+TEST_F(AnyProgramTest, ALowSoftLimitOfOpenFilesIsNoObstacleAndTheRanksKeepIt) {
+  const ProgramResult result =
+      RunProgram({"/bin/sh", "-c", "ulimit -Sn 80 && exec \"$@\"", "sh", DS_BIN_DIR "/dsrun",
+                  "--device", "cpu", "--run_dir", (folder_.path() / "run").string(), "--num_gpus",
+                  "8", "--", "/bin/sh", "-c", "ulimit -Sn"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[0-7] 80 (x8)\n"));
+}
+
 // The largest file is in blocks of 512 bytes.
 TEST_F(AnyProgramTest, ALogLargerThanAnyFileMayBeIsAnErrorOfTheRunDirectory) {
   const fs::path run = folder_.path() / "run";

@@ -95,6 +95,20 @@ TEST_F(RankCommandTest, RanksLeaveThreadsForTheirDaemon) {
   EXPECT_EQ(Make()->limits[0].amounts.rlim_cur, 90U) << "the user's own wish";
 }
 
+TEST_F(RankCommandTest, RanksGetTheUsersLimitOfOpenFiles) {
+  host_.open_files = {1024, 4096};
+  ASSERT_EQ(Make()->limits.size(), 1U);
+  EXPECT_EQ(Make()->limits[0].resource, RLIMIT_NOFILE);
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_cur, 1024U);
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_max, 4096U);
+  v1::RankLimit* limit = request_.add_limits();
+  limit->set_name("nofile");
+  limit->set_soft(10);
+  limit->set_hard(20);
+  ASSERT_EQ(Make()->limits.size(), 1U);
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_cur, 10U) << "the user's own wish";
+}
+
 TEST_F(RankCommandTest, AnEmptyProgramIsDsrank) {
   request_.mutable_ranks(0)->set_argv(0, "");
   EXPECT_EQ(Refusal(), StatusCode::kNotFound);

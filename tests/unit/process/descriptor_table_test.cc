@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -17,6 +18,23 @@ int TableSize() {
     if (word == "FDSize:" && status >> size) return size;
   }
   return -1;
+}
+
+// In a process of its own, which begins with a soft limit below the hard one.
+TEST(DescriptorTableTest, TheLimitIsRaisedAndTheOldOneKnown) {
+  const auto raise = [] {
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    before.rlim_cur = before.rlim_max / 2;
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    const rlimit found = RaiseOpenFilesLimit(), again = RaiseOpenFilesLimit();
+    rlimit now{};
+    ::getrlimit(RLIMIT_NOFILE, &now);
+    const bool well = found.rlim_cur == before.rlim_cur && again.rlim_cur == found.rlim_cur &&
+                      now.rlim_cur == before.rlim_max && now.rlim_max == before.rlim_max;
+    std::_Exit(well ? 0 : 1);
+  };
+  EXPECT_EXIT(raise(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(DescriptorTableTest, HoldsAsManyAsTheLimitAllows) {
