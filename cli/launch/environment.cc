@@ -14,6 +14,7 @@
 #include "cli/launch/blanks.h"
 #include "cli/launch/secrets.h"
 #include "runtime/base/files.h"
+#include "runtime/base/path_exists.h"
 
 namespace ds::cli {
 namespace {
@@ -192,14 +193,20 @@ StatusOr<Environment> ReadEnvFile(const fs::path& path) {
   return ParseEnvFile(*text, path.string());
 }
 
-std::vector<fs::path> FindUsualEnvFiles(const std::optional<std::string>& name,
-                                        const fs::path& home, const fs::path& working_directory) {
+StatusOr<std::vector<fs::path>> FindUsualEnvFiles(const std::optional<std::string>& name,
+                                                  const fs::path& home,
+                                                  const fs::path& working_directory) {
   const fs::path file = name.value_or(".deepspeed_env");
   std::vector<fs::path> found;
   for (const fs::path& folder : {home, working_directory}) {
     const fs::path path = folder / file;
+    if (folder.empty() || file.empty()) continue;
+    const StatusOr<bool> exists = PathExists(path);
+    // HOME may be another user's (sudo -u), who lets nobody in.
+    if (exists.status().code() == StatusCode::kPermissionDenied) continue;
+    if (!exists.ok()) return exists.status().WithContext("env file");
     std::error_code error;
-    if (folder.empty() || file.empty() || !fs::is_regular_file(path, error)) continue;
+    if (!*exists || !fs::is_regular_file(path, error)) continue;
     if (found.empty() || !fs::equivalent(found.back(), path, error)) found.push_back(path);
   }
   return found;
@@ -351,8 +358,10 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags, const Environm
   GatheredExports gathered;
   ExportRequest request{.words = flags.exports};
   std::vector<std::string> names;
-  for (const std::filesystem::path& path : FindUsualEnvFiles(
-           Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""), working_directory)) {
+  DS_ASSIGN_OR_RETURN(const std::vector<std::filesystem::path> usual,
+                      FindUsualEnvFiles(Value(shell, "DS_ENV_FILE"),
+                                        Value(shell, "HOME").value_or(""), working_directory));
+  for (const std::filesystem::path& path : usual) {
     DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
     gathered.notices.push_back("ranks get the variables of " + path.string());
     request.files.push_back(std::move(file));

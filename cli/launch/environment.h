@@ -63,8 +63,9 @@ StatusOr<Environment> ReadEnvFile(const std::filesystem::path& path);
 
 // Lists the default env files that DeepSpeed reads, in the order of application: `name`
 // (DS_ENV_FILE; default: .deepspeed_env) in `home`, then in the working directory. A file found
-// twice is listed once.
-std::vector<std::filesystem::path> FindUsualEnvFiles(
+// twice is listed once. A file that cannot be looked at is an error and not absent, unless this
+// user may not enter its folder.
+StatusOr<std::vector<std::filesystem::path>> FindUsualEnvFiles(
     const std::optional<std::string>& name, const std::filesystem::path& home,
     const std::filesystem::path& working_directory);
 

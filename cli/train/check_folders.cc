@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -71,10 +70,10 @@ Status CheckOffload(const Offload& offload) {
 // already.
 Status CheckHoldsNoAdapter(const config::TrainJob& job) {
   const bool writes_adapter = (job.lora_rank > 0 || !job.lora_adapter.empty()) && !job.lora_merge;
-  std::error_code ignored;
-  if (writes_adapter || !fs::exists(fs::path(job.save_hf_dir) / "adapter_config.json", ignored)) {
-    return OkStatus();
-  }
+  if (writes_adapter) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const bool has_adapter,
+                      PathExists(fs::path(job.save_hf_dir) / "adapter_config.json"));
+  if (!has_adapter) return OkStatus();
   return FailedPreconditionError("--save_hf: " + job.save_hf_dir +
                                  " has an adapter (adapter_config.json), which transformers would "
                                  "apply to the saved weights: name another folder");
@@ -107,7 +106,8 @@ bool IsOwnExport(const fs::path& folder) {
 
 // Rejects another program's model, because the end of the job would silently replace it.
 Status CheckHoldsNoModel(const fs::path& folder) {
-  if (!HoldsExport(folder) || IsOwnExport(folder)) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const bool holds_export, HoldsExport(folder));
+  if (!holds_export || IsOwnExport(folder)) return OkStatus();
   return FailedPreconditionError("--save_hf: " + folder.string() +
                                  " holds a model that dsrun has not written and would replace: "
                                  "name another folder, or move the model away");
@@ -115,13 +115,15 @@ Status CheckHoldsNoModel(const fs::path& folder) {
 
 }  // namespace
 
-bool HoldsExport(const fs::path& folder) {
+StatusOr<bool> HoldsExport(const fs::path& folder) {
   constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                     "pytorch_model.bin", "pytorch_model.bin.index.json",
                                     "adapter_config.json"};
-  std::error_code ignored;
-  return std::any_of(std::begin(kFiles), std::end(kFiles),
-                     [&](const char* name) { return fs::exists(folder / name, ignored); });
+  for (const char* name : kFiles) {
+    DS_ASSIGN_OR_RETURN(const bool exists, PathExists(folder / name));
+    if (exists) return true;
+  }
+  return false;
 }
 
 Status CheckFolders(const TrainInputs& inputs) {

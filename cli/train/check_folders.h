@@ -17,7 +17,8 @@ namespace ds::cli {
 // start.
 Status CheckFolders(const TrainInputs& inputs);
 
-// True for a folder with the weights of a model or with an adapter.
-bool HoldsExport(const std::filesystem::path& folder);
+// True for a folder with the weights of a model or with an adapter. A file that cannot be looked at
+// is an error and not absent: the end of the job would replace it.
+StatusOr<bool> HoldsExport(const std::filesystem::path& folder);
 
 }  // namespace ds::cli

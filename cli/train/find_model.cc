@@ -5,6 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/json_fault.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/plan/memory/expert_rules.h"
@@ -38,18 +39,20 @@ std::string DescribeDownload(std::string_view flag, const std::string& word) {
 }
 
 StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share) {
-  std::error_code ignored;
-  if (fs::exists(model, ignored)) return fs::path(model);
+  DS_ASSIGN_OR_RETURN(const bool is_here, PathExists(model));
+  if (is_here) return fs::path(model);
   const fs::path preset = share.preset(model);
-  if (fs::exists(preset, ignored)) return preset;
+  DS_ASSIGN_OR_RETURN(const bool is_preset, PathExists(preset));
+  if (is_preset) return preset;
   return NotFoundError("--model " + model + ": no such folder, config.json or preset" +
                        DidYouMean(model, share.Presets()) + DescribeDownload("--model", model));
 }
 
 StatusOr<fs::path> FindWeights(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const fs::path path, FindModel(model, share));
+  DS_ASSIGN_OR_RETURN(const bool is_here, PathExists(model));
+  if (!is_here) return fs::path();
   std::error_code ignored;
-  if (!fs::exists(model, ignored)) return fs::path();
   if (fs::is_directory(path, ignored)) return path;
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }

@@ -121,8 +121,12 @@ StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCoun
     judged.notices.push_back(*said);
   }
   const config::TrainJob& job = inputs.job;
-  const bool replaces = ranks.on_this_host && !job.save_hf_dir.empty() &&
-                        job.save_hf_dir != inputs.own_output && HoldsExport(job.save_hf_dir);
+  const bool may_replace =
+      ranks.on_this_host && !job.save_hf_dir.empty() && job.save_hf_dir != inputs.own_output;
+  bool replaces = false;
+  if (may_replace) {
+    DS_ASSIGN_OR_RETURN(replaces, HoldsExport(job.save_hf_dir));
+  }
   if (replaces) {
     judged.notices.push_back("--save_hf: the model that an earlier run wrote into " +
                              ShortenPath(job.save_hf_dir) + " is replaced at the end");

@@ -12,6 +12,7 @@
 #include "cli/train/job_config.h"
 #include "cli/train/schedule_flags.h"
 #include "runtime/base/files.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/sections/elasticity_section.h"
@@ -43,14 +44,16 @@ Status NoSuchModel(const std::string& model, const ShareFolder& share) {
 
 // Returns the model for the ranks: a preset's name or an absolute path.
 StatusOr<std::string> CheckModel(const std::string& model, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const bool is_here, PathExists(model));
   std::error_code error;
-  if (fs::is_directory(model, error)) {
-    if (!fs::exists(fs::path(model) / "config.json", error)) {
+  if (is_here && fs::is_directory(model, error)) {
+    DS_ASSIGN_OR_RETURN(const bool has_config, PathExists(fs::path(model) / "config.json"));
+    if (!has_config) {
       return NotFoundError("--model " + model + ": the folder has no config.json");
     }
     return Absolute(model);
   }
-  if (fs::exists(model, error)) return Absolute(model);
+  if (is_here) return Absolute(model);
   const std::vector<std::string> presets = share.Presets();
   if (std::find(presets.begin(), presets.end(), model) == presets.end()) {
     return NoSuchModel(model, share);

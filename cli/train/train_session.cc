@@ -31,9 +31,11 @@ bool IsFirstRun(const RunDirectory& run_directory) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path own = fs::absolute(run_directory.path()).lexically_normal();
-  for (const auto& entry : fs::directory_iterator(own.parent_path(), error)) {
-    const bool is_other = entry.path().filename() != own.filename();
-    if (is_other && fs::exists(entry.path() / "job.json", error)) return false;
+  fs::directory_iterator entry(own.parent_path(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const bool is_other = entry->path().filename() != own.filename();
+    std::error_code ignored;
+    if (is_other && fs::exists(entry->path() / "job.json", ignored)) return false;
   }
   return true;
 }

@@ -115,13 +115,15 @@ Status WriteFileAtomically(const fs::path& path, std::string_view content, unsig
 }
 
 Status MakeDirectories(const fs::path& path, FileSystem& system) {
-  std::error_code ignored;
-  if (path.empty() || fs::is_directory(path, ignored)) return OkStatus();
+  std::error_code error;
+  if (path.empty() || fs::is_directory(path, error)) return OkStatus();
   DS_RETURN_IF_ERROR(MakeDirectories(path.parent_path(), system));
   const int made = system.MakeDirectory(path);
   // Another process may have created it in between.
-  if (made == 0 || fs::is_directory(path, ignored)) return OkStatus();
-  return ErrnoError(made == -EEXIST ? ENOTDIR : -made, path.string());  // a file has this name
+  if (made == 0 || fs::is_directory(path, error)) return OkStatus();
+  if (made != -EEXIST) return ErrnoError(-made, path.string());
+  // A file has this name, or what has it cannot be looked at.
+  return ErrnoError(error ? error.value() : ENOTDIR, path.string());
 }
 
 int CountNumbered(const fs::path& folder, std::string_view prefix) {

@@ -34,6 +34,15 @@ TEST_F(FilesTest, NumberedEntriesAreCounted) {
   EXPECT_EQ(CountNumbered(folder_ / "gone", "nvidia"), 0);
 }
 
+TEST_F(FilesTest, AFolderThatCannotBeReachedIsNotTakenForAFile) {
+  fs::create_symlink("loop", folder_ / "loop");  // to itself
+  EXPECT_EQ(MakeDirectories(folder_ / "loop").message(),
+            (folder_ / "loop").string() + ": Too many levels of symbolic links");
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "file", "x").ok());
+  EXPECT_EQ(MakeDirectories(folder_ / "file").message(),
+            (folder_ / "file").string() + ": Not a directory");
+}
+
 TEST_F(FilesTest, AtomicWriteReplacesAndLeavesNothingElse) {
   const fs::path path = folder_ / "latest";
   ASSERT_TRUE(WriteFileAtomically(path, "one").ok());

@@ -42,6 +42,13 @@ TEST_F(CheckFoldersTest, AModelOfAnotherRunIsNotReplaced) {
   EXPECT_THAT(Error(), HasSubstr("has an adapter (adapter_config.json)"));
 }
 
+// As of a file server that has gone: the end of the job would replace the model when it is back.
+TEST_F(CheckFoldersTest, AModelThatCannotBeReachedIsNotAbsent) {
+  fs::create_directories(folder_.path() / "out");
+  fs::create_symlink("pytorch_model.bin", folder_.path() / "out/pytorch_model.bin");  // to itself
+  EXPECT_THAT(Error(), HasSubstr("pytorch_model.bin: Too many levels of symbolic links"));
+}
+
 // A command that is repeated writes its folder again.
 TEST_F(CheckFoldersTest, AModelThatDsrunWroteIsReplaced) {
   const auto write = [&](const char* name, const std::string& header) {
@@ -52,7 +59,7 @@ TEST_F(CheckFoldersTest, AModelThatDsrunWroteIsReplaced) {
   };
   write("model.safetensors", std::string(checkpoint::kSafetensorsMark) + "}");
   EXPECT_EQ(Error(), "");
-  EXPECT_TRUE(HoldsExport(folder_.path() / "out"));
+  EXPECT_TRUE(*HoldsExport(folder_.path() / "out"));
   write("model.safetensors", R"({"__metadata__":{"format":"pt"}})");
   EXPECT_THAT(Error(), HasSubstr("holds a model that dsrun has not written"));
 }

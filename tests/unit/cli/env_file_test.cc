@@ -97,17 +97,26 @@ TEST(EnvFileTest, TheUsualFilesAreHomeThenHere) {
   const fs::path here = folder.path() / "here";
   fs::create_directories(home);
   fs::create_directories(here);
-  EXPECT_THAT(FindUsualEnvFiles(std::nullopt, home, here), IsEmpty());
+  EXPECT_THAT(*FindUsualEnvFiles(std::nullopt, home, here), IsEmpty());
   ASSERT_TRUE(WriteFileAtomically(here / ".deepspeed_env", "A=1").ok());
-  EXPECT_THAT(FindUsualEnvFiles(std::nullopt, home, here), ElementsAre(here / ".deepspeed_env"));
+  EXPECT_THAT(*FindUsualEnvFiles(std::nullopt, home, here), ElementsAre(here / ".deepspeed_env"));
   ASSERT_TRUE(WriteFileAtomically(home / ".deepspeed_env", "A=1").ok());
-  EXPECT_THAT(FindUsualEnvFiles(std::nullopt, home, here),
+  EXPECT_THAT(*FindUsualEnvFiles(std::nullopt, home, here),
               ElementsAre(home / ".deepspeed_env", here / ".deepspeed_env"));
-  EXPECT_THAT(FindUsualEnvFiles(std::nullopt, home, home), ElementsAre(home / ".deepspeed_env"));
-  EXPECT_THAT(FindUsualEnvFiles("other", home, here), IsEmpty());
-  EXPECT_THAT(FindUsualEnvFiles((here / ".deepspeed_env").string(), home, here),
+  EXPECT_THAT(*FindUsualEnvFiles(std::nullopt, home, home), ElementsAre(home / ".deepspeed_env"));
+  EXPECT_THAT(*FindUsualEnvFiles("other", home, here), IsEmpty());
+  EXPECT_THAT(*FindUsualEnvFiles((here / ".deepspeed_env").string(), home, here),
               ElementsAre(here / ".deepspeed_env"));
-  EXPECT_THAT(FindUsualEnvFiles("", home, here), IsEmpty());
+  EXPECT_THAT(*FindUsualEnvFiles("", home, here), IsEmpty());
+  EXPECT_THAT(*FindUsualEnvFiles("none/none", home, here), IsEmpty());
+}
+
+// Its variables would be missing in every rank without a word.
+TEST(EnvFileTest, AUsualFileThatCannotBeReachedIsNotAbsent) {
+  const ds::testing::TemporaryFolder folder;
+  fs::create_symlink(".deepspeed_env", folder.path() / ".deepspeed_env");  // to itself
+  EXPECT_THAT(FindUsualEnvFiles(std::nullopt, "", folder.path()).status().message(),
+              HasSubstr(".deepspeed_env: Too many levels of symbolic links"));
 }
 
 }  // namespace

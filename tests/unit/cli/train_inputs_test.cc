@@ -298,6 +298,12 @@ TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
   EXPECT_EQ(Error(flags), "accepted") << "ranks count the steps of the one epoch";
 }
 
+// A preset of this name would be another model, with random weights.
+TEST_F(TrainInputsTest, AModelThatCannotBeReachedIsNotAbsent) {
+  std::filesystem::create_symlink("loop", Path("loop"));  // to itself
+  EXPECT_THAT(Error({.model = Path("loop")}), HasSubstr("Too many levels of symbolic links"));
+}
+
 TEST_F(TrainInputsTest, RefusesMissingOrEmptyInputs) {
   EXPECT_EQ(
       Error({.model = "tyny"}),
