@@ -1,7 +1,6 @@
 #include "cli/job/run_directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "runtime/base/parse_number.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/base/shell_quote.h"
 
 namespace ds::cli {
@@ -86,14 +86,20 @@ bool AddReport(const v1::RankReport& report, Json* json) {
   }
 }
 
-// "" for what cannot be read.
-std::string ReadEnd(const fs::path& path, std::uint64_t max_bytes) {
+// Returns the last bytes of a file; "" if there is none.
+StatusOr<std::string> ReadEnd(const fs::path& path, std::uint64_t max_bytes) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() && errno == ENOENT) return std::string();
   const off_t size = file.valid() ? ::lseek(file.get(), 0, SEEK_END) : -1;
-  const off_t begin = size - std::min(size, static_cast<off_t>(max_bytes));
-  std::string end(static_cast<std::size_t>(std::max<off_t>(size - begin, 0)), '\0');
-  const ssize_t got = end.empty() ? 0 : ::pread(file.get(), end.data(), end.size(), begin);
-  end.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  if (size < 0) return ErrnoError(errno, path.string());
+  const off_t length = std::min(size, static_cast<off_t>(max_bytes));
+  std::string end(static_cast<std::size_t>(length), '\0');
+  ssize_t got = -1;
+  do {
+    got = ::pread(file.get(), end.data(), end.size(), size - length);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return ErrnoError(errno, path.string());
+  end.resize(static_cast<std::size_t>(got));
   return end;
 }
 
@@ -115,17 +121,20 @@ Status CannotWrite(const fs::path& path, const Status& status) {
                                    "; choose another with --run_dir");
 }
 
-// True when the run directory `path` holds a job. What cannot be looked at is not taken for absent.
-StatusOr<bool> HoldsJob(const fs::path& path) {
-  std::error_code error;
-  const bool there = fs::exists(path / "job.json", error);
-  if (error) return ErrnoError(error.value(), (path / "job.json").string());
-  return there;
-}
-
-// True for the errno with which a file system says that it has no locks.
-bool LacksLocks(int error) {
-  return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
+// Rejects a folder with files of the names that a job writes, but without a job: another program
+// has written them. An empty events.jsonl is left by a start that failed.
+Status CheckHoldsNoRecord(const fs::path& path) {
+  for (const char* name : {"events.jsonl", "metrics.jsonl", "verdict.json"}) {
+    DS_ASSIGN_OR_RETURN(const bool exists, PathExists(path / name));
+    std::error_code error;
+    if (!exists || !fs::is_regular_file(path / name, error)) continue;
+    const std::uintmax_t bytes = fs::file_size(path / name, error);
+    if (error) return ErrnoError(error.value(), (path / name).string());
+    if (bytes == 0) continue;
+    return AlreadyExistsError("run directory " + path.string() + " has a file " + name +
+                              " that is not of a job of dsrun; choose another with --run_dir");
+  }
+  return OkStatus();
 }
 
 // A quarter of what this process may have open: hosts and ranks here need theirs.
@@ -169,19 +178,20 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
   // Then nobody else begins a job there, and no other ends that has.
   DS_RETURN_IF_ERROR(run->Lock());
-  DS_ASSIGN_OR_RETURN(const bool holds_job, HoldsJob(path));
+  DS_ASSIGN_OR_RETURN(const bool holds_job, PathExists(path / "job.json"));
   if (holds_job) {
     return AlreadyExistsError("run directory " + path.string() +
                               " already contains a job; choose another with --run_dir, or "
                               "resume it if it is a run of 'dsrun train': dsrun resume " +
                               ShellQuote(path.string()));
   }
+  DS_RETURN_IF_ERROR(CheckHoldsNoRecord(path));
   DS_RETURN_IF_ERROR(run->OpenEvents());
   return run;
 }
 
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path) {
-  DS_ASSIGN_OR_RETURN(const bool holds_job, HoldsJob(path));
+  DS_ASSIGN_OR_RETURN(const bool holds_job, PathExists(path / "job.json"));
   if (!holds_job) {
     return NotFoundError(path.string() + " is no run directory: it has no job.json");
   }
@@ -199,23 +209,29 @@ Status RunDirectory::OpenEvents() {
 }
 
 Status RunDirectory::Lock() {
-  lock_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_.valid()) return CannotWrite(path_, ErrnoError(errno, path_.string()));
-  const int locked = FileSystem::System().Lock(lock_.get(), LOCK_EX | LOCK_NB);
-  if (locked == 0 || LacksLocks(-locked)) return OkStatus();
-  if (locked != -EWOULDBLOCK) {
-    return CannotWrite(path_, ErrnoError(-locked, path_.string() + ": its lock"));
+  StatusOr<RunLock> lock = RunLock::Take(path_);
+  if (lock.ok()) {
+    lock_.emplace(*std::move(lock));
+    return OkStatus();
   }
-  return FailedPreconditionError("run directory " + path_.string() + " is in use by another dsrun");
+  if (lock.status().code() == StatusCode::kFailedPrecondition) {
+    return FailedPreconditionError("run directory " + lock.status().message());
+  }
+  return CannotWrite(path_, lock.status());
 }
 
-int RunDirectory::NextGeneration() const {
+StatusOr<int> RunDirectory::NextGeneration() const {
+  const fs::path logs = path_ / "logs";
+  DS_ASSIGN_OR_RETURN(const bool has_logs, PathExists(logs));
   int next = 0;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_ / "logs", error)) {
-    const std::string name = entry.path().filename().string();
+  fs::directory_iterator entry;
+  if (has_logs) entry = fs::directory_iterator(logs, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     if (const auto generation = ParseNumber<int>(name)) next = std::max(next, *generation + 1);
   }
+  if (error) return ErrnoError(error.value(), logs.string());
   return next;
 }
 
@@ -305,8 +321,9 @@ std::vector<std::string> RunDirectory::ReadLastLines(int generation, int rank) c
   constexpr std::uint64_t kMostBytes = 64 * 1024;
   const fs::path folder = path_ / "logs" / std::to_string(generation);
   for (const int stream : {v1::RankOutput::STDERR, v1::RankOutput::STDOUT}) {
-    const std::string end = ReadEnd(folder / RankFileName(rank, stream), kMostBytes);
-    if (!end.empty()) return TakeLastLines(end, kMostLines);
+    const StatusOr<std::string> end = ReadEnd(folder / RankFileName(rank, stream), kMostBytes);
+    if (!end.ok()) return {"(its log cannot be read: " + end.status().message() + ")"};
+    if (!end->empty()) return TakeLastLines(*end, kMostLines);
   }
   return {};
 }

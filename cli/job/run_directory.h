@@ -9,10 +9,11 @@
 //     metrics.jsonl                     one object per optimizer step; restarts append
 //     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
 //     logs/<generation>/index.jsonl     when it did (log_index.h)
+//     job.lock                          who has the job open (run_lock.h)
 //     checkpoints/                      (train)
 //     verdict.json                      only after a failure
 //
-// Only one dsrun can have it open at a time.
+// Only one dsrun can have it open at a time. No error is taken for the absence of a file.
 //
 // Not thread-safe.
 
@@ -29,6 +30,7 @@
 
 #include "cli/job/job_observer.h"
 #include "cli/job/log_index.h"
+#include "cli/job/run_lock.h"
 #include "cli/job/verdict/verdict.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status.h"
@@ -50,7 +52,7 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   // Returns the number after the last generation with logs.
-  int NextGeneration() const;
+  StatusOr<int> NextGeneration() const;
 
   // `durability` is kDurable for a job that can be resumed after a crash of the machine.
   Status WriteJob(const nlohmann::ordered_json& job, Durability durability);
@@ -73,7 +75,8 @@ class RunDirectory {
   static constexpr std::size_t kMostOpenLogs = 256;
   Status Append(const HostEvent& event);
   // Returns the last lines of the rank's standard error, or of its standard output if that is
-  // empty: at most 50, from the last 64 KiB. Empty if there are no logs.
+  // empty: at most 50, from the last 64 KiB. Empty if there are no logs; a line that says so if
+  // they cannot be read.
   std::vector<std::string> ReadLastLines(int generation, int rank) const;
   // Writes the buffers of Append. Call it periodically and at the end of the job.
   Status Flush();
@@ -90,7 +93,7 @@ class RunDirectory {
   StatusOr<AppendFile*> OpenLog(int generation, const LogKey& key);
 
   const std::filesystem::path path_;
-  UniqueFd lock_;  // the folder itself, locked while open
+  std::optional<RunLock> lock_;  // set once open
   std::optional<AppendFile> events_;
   std::optional<AppendFile> metrics_;
   struct OpenedLog {

@@ -44,7 +44,8 @@ bool IsFirstRun(const RunDirectory& run_directory) {
 StatusOr<int> ChooseGeneration(const RunDirectory& run_directory) {
   DS_ASSIGN_OR_RETURN(const auto latest, checkpoint::ReadLatest(run_directory.checkpoints()));
   const int next = latest ? static_cast<int>(latest->generation) + 1 : 0;
-  return std::max(run_directory.NextGeneration(), next);
+  DS_ASSIGN_OR_RETURN(const int after_logs, run_directory.NextGeneration());
+  return std::max(after_logs, next);
 }
 
 // Restores the previous settings of a failed job that has not finished a step with the new ones.

@@ -53,7 +53,32 @@ TEST_F(RunDirectoryTest, KeepsEveryByteOfEveryRank) {
   EXPECT_EQ(Content("logs/1/rank-00003.out"), "again\n");
   EXPECT_EQ(Content("logs/0/rank-00000.out"), "") << "a silent rank has its files too";
   EXPECT_EQ(Content("logs/0/rank-00000.err"), "");
-  EXPECT_EQ((*run)->NextGeneration(), 2);
+  EXPECT_EQ(*(*run)->NextGeneration(), 2);
+}
+
+TEST_F(RunDirectoryTest, LogsThatCannotBeReadAreNoAbsentLogs) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(*(*run)->NextGeneration(), 0) << "there are none";
+  ASSERT_TRUE(WriteFileAtomically(path() / "logs", "a file").ok());
+  EXPECT_THAT((*run)->NextGeneration().status().message(), HasSubstr("logs: Not a directory"));
+  fs::remove(path() / "logs");
+  fs::create_directories(path() / "logs/0/rank-00003.err");
+  EXPECT_THAT((*run)->ReadLastLines(0, 3),
+              ElementsAre("(its log cannot be read: " +
+                          (path() / "logs/0/rank-00003.err").string() + ": Is a directory)"));
+}
+
+TEST_F(RunDirectoryTest, FilesOfAnotherProgramAreNotContinued) {
+  fs::create_directories(path());
+  ASSERT_TRUE(WriteFileAtomically(path() / "events.jsonl", "").ok());
+  ASSERT_TRUE(RunDirectory::Create(path()).ok()) << "a start that failed leaves that";
+  ASSERT_TRUE(WriteFileAtomically(path() / "metrics.jsonl", "{}\n").ok());
+  EXPECT_EQ(RunDirectory::Create(path()).status().message(),
+            "run directory " + path().string() +
+                " has a file metrics.jsonl that is not of a job of dsrun; choose another with "
+                "--run_dir");
+  EXPECT_EQ(Content("metrics.jsonl"), "{}\n");
 }
 
 TEST_F(RunDirectoryTest, ManyRanksLogsNeedFewDescriptors) {
@@ -146,11 +171,10 @@ TEST_F(RunDirectoryTest, OneDsrunAtATime) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
   ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kAtomic).ok());
-  EXPECT_EQ(RunDirectory::Open(path()).status().message(),
-            "run directory " + path().string() + " is in use by another dsrun");
+  const std::string held = "run directory " + path().string() + " is in use by dsrun, pid ";
+  EXPECT_THAT(RunDirectory::Open(path()).status().message(), HasSubstr(held));
   // The lock comes before the look for a job: one that begins or ends meanwhile changes nothing.
-  EXPECT_EQ(RunDirectory::Create(path()).status().message(),
-            "run directory " + path().string() + " is in use by another dsrun");
+  EXPECT_THAT(RunDirectory::Create(path()).status().message(), HasSubstr(held));
 }
 
 TEST_F(RunDirectoryTest, AnUnwritableFolderNamesTheFlag) {
