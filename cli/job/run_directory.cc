@@ -311,9 +311,7 @@ Status RunDirectory::AppendOutput(const HostEvent& event) {
   const v1::RankOutput& output = event.event.rank_output();
   const LogKey key(static_cast<int>(output.rank()), output.stream());
   DS_ASSIGN_OR_RETURN(AppendFile * file, OpenLog(event.generation, key));
-  DS_RETURN_IF_ERROR(file->Append(output.data()));
-  return index_->Add(key.first, output.stream() == v1::RankOutput::STDERR, output.data().size(),
-                     event.event.unix_nanos());
+  return file->Append(output.data());
 }
 
 std::vector<std::string> RunDirectory::ReadLastLines(int generation, int rank) const {
@@ -328,15 +326,11 @@ std::vector<std::string> RunDirectory::ReadLastLines(int generation, int rank) c
   return {};
 }
 
-Status RunDirectory::Flush() { return index_.has_value() ? index_->Flush() : OkStatus(); }
-
 StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
   const fs::path folder = path_ / "logs" / std::to_string(generation);
   if (generation != log_generation_) {
     DS_RETURN_IF_ERROR(MakeDirectories(folder));
-    DS_RETURN_IF_ERROR(Flush());
     logs_.clear();
-    index_.emplace(folder);
     most_open_logs_ = CountMostOpenLogs();
     log_generation_ = generation;
   }

@@ -8,7 +8,6 @@
 //     events.jsonl                      what happened, one object a line (not the output)
 //     metrics.jsonl                     one object per optimizer step; restarts append
 //     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
-//     logs/<generation>/index.jsonl     when it did (log_index.h)
 //     job.lock                          who has the job open (run_lock.h)
 //     checkpoints/                      (train)
 //     verdict.json                      only after a failure
@@ -29,7 +28,6 @@
 #include <vector>
 
 #include "cli/job/job_observer.h"
-#include "cli/job/log_index.h"
 #include "cli/job/run_lock.h"
 #include "cli/job/verdict/verdict.h"
 #include "runtime/base/files.h"
@@ -78,8 +76,8 @@ class RunDirectory {
   // empty: at most 50, from the last 64 KiB. Empty if there are no logs; a line that says so if
   // they cannot be read.
   std::vector<std::string> ReadLastLines(int generation, int rank) const;
-  // Writes the buffers of Append. Call it periodically and at the end of the job.
-  Status Flush();
+  // Append buffers nothing, so this has nothing to write.
+  Status Flush() { return OkStatus(); }
 
  private:
   using LogKey = std::pair<int, int>;  // rank, stream
@@ -105,7 +103,6 @@ class RunDirectory {
   std::size_t most_open_logs_ = kMostOpenLogs;
   std::map<LogKey, OpenedLog> logs_;  // the most recently used ones, at most most_open_logs_
   std::uint64_t log_uses_ = 0;
-  std::optional<LogIndex> index_;  // of these logs
 };
 
 }  // namespace ds::cli
