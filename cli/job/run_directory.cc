@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/flags/report_error.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/path_exists.h"
 #include "runtime/base/shell_quote.h"
@@ -173,6 +174,10 @@ std::optional<Json> ToJson(const HostEvent& event) {
   }
 }
 
+RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)) {
+  disk_.Listen([](const std::string& text) { ReportNotices({text}); });
+}
+
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& path) {
   if (const Status made = MakeDirectories(path); !made.ok()) return CannotWrite(path, made);
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
@@ -202,10 +207,8 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path)
 }
 
 Status RunDirectory::OpenEvents() {
-  StatusOr<AppendFile> events = AppendFile::Open(path_ / "events.jsonl");
-  if (!events.ok()) return CannotWrite(path_, events.status());
-  events_.emplace(*std::move(events));
-  return OkStatus();
+  const Status opened = events_.emplace(path_ / "events.jsonl").Append("").status;
+  return opened.ok() ? OkStatus() : CannotWrite(path_, opened);
 }
 
 Status RunDirectory::Lock() {
@@ -278,62 +281,81 @@ Status RunDirectory::RemoveVerdict() {
   return error ? ErrnoError(error.value(), (path_ / "verdict.json").string()) : OkStatus();
 }
 
-Status RunDirectory::MakeRankLogs(int generation, int rank) {
+LogFile::Appended RunDirectory::MakeRankLogs(int generation, int rank) {
+  LogFile::Appended made;
   for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
-    DS_RETURN_IF_ERROR(OpenLog(generation, {rank, stream}).status());
+    if (made.status.ok()) made = AppendToLog(generation, {rank, stream}, "");
   }
-  return OkStatus();
+  return made;
 }
 
 Status RunDirectory::Append(const HostEvent& event) {
+  return disk_.Repeat([&] { return AppendOnce(event); });
+}
+
+// Adds text to one file, all of it or nothing, so that the call may be repeated.
+LogFile::Appended RunDirectory::AppendOnce(const HostEvent& event) {
   if (event.event.has_rank_output()) return AppendOutput(event);
   if (event.event.has_rank_started()) {
     const int rank = static_cast<int>(event.event.rank_started().rank());
-    DS_RETURN_IF_ERROR(MakeRankLogs(event.generation, rank));
+    LogFile::Appended made = MakeRankLogs(event.generation, rank);
+    if (!made.status.ok()) return made;
   }
   if (event.event.has_rank_report() && event.event.rank_report().has_step()) {
     return AppendMetrics(event.event.rank_report().step().json() + "\n");
   }
   const std::optional<Json> json = ToJson(event);
-  return json.has_value() ? events_->Append(Dump(*json, -1)) : OkStatus();
+  return json.has_value() ? events_->Append(Dump(*json, -1)) : LogFile::Appended();
 }
 
 // Made with the first step: every file costs a start its share, and most programs report no steps.
-Status RunDirectory::AppendMetrics(const std::string& line) {
-  if (!metrics_.has_value()) {
-    DS_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path_ / "metrics.jsonl"));
-    metrics_.emplace(std::move(file));
-  }
+LogFile::Appended RunDirectory::AppendMetrics(const std::string& line) {
+  if (!metrics_.has_value()) metrics_.emplace(path_ / "metrics.jsonl");
   return metrics_->Append(line);
 }
 
-Status RunDirectory::AppendOutput(const HostEvent& event) {
+LogFile::Appended RunDirectory::AppendOutput(const HostEvent& event) {
   const v1::RankOutput& output = event.event.rank_output();
   const LogKey key(static_cast<int>(output.rank()), output.stream());
-  DS_ASSIGN_OR_RETURN(AppendFile * file, OpenLog(event.generation, key));
-  return file->Append(output.data());
+  return AppendToLog(event.generation, key, output.data());
 }
 
 std::vector<std::string> RunDirectory::ReadLastLines(int generation, int rank) const {
   constexpr std::size_t kMostLines = 50;
-  constexpr std::uint64_t kMostBytes = 64 * 1024;
   const fs::path folder = path_ / "logs" / std::to_string(generation);
   for (const int stream : {v1::RankOutput::STDERR, v1::RankOutput::STDOUT}) {
-    const StatusOr<std::string> end = ReadEnd(folder / RankFileName(rank, stream), kMostBytes);
+    const StatusOr<std::string> end = ReadLogEnd(folder / RankFileName(rank, stream));
     if (!end.ok()) return {"(its log cannot be read: " + end.status().message() + ")"};
     if (!end->empty()) return TakeLastLines(*end, kMostLines);
   }
   return {};
 }
 
-StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
-  const fs::path folder = path_ / "logs" / std::to_string(generation);
+StatusOr<std::string> RunDirectory::ReadLogEnd(const fs::path& log) const {
+  constexpr std::uint64_t kMostBytes = 64 * 1024;
+  std::string end;
+  for (int age = 0; age < log_limit_.max_files && end.size() < kMostBytes; ++age) {
+    DS_ASSIGN_OR_RETURN(const std::string older,
+                        ReadEnd(NameRotated(log, age), kMostBytes - end.size()));
+    if (older.empty()) break;
+    end.insert(0, older);
+  }
+  return end;
+}
+
+LogFile::Appended RunDirectory::AppendToLog(int generation, const LogKey& key,
+                                            const std::string& text) {
   if (generation != log_generation_) {
-    DS_RETURN_IF_ERROR(MakeDirectories(folder));
+    const Status made = MakeDirectories(path_ / "logs" / std::to_string(generation));
+    if (!made.ok()) return {made, made.code() == StatusCode::kResourceExhausted};
     logs_.clear();
     most_open_logs_ = CountMostOpenLogs();
     log_generation_ = generation;
   }
+  return FindLog(key)->Append(text);
+}
+
+LogFile* RunDirectory::FindLog(const LogKey& key) {
   const auto found = logs_.find(key);
   if (found != logs_.end()) {
     found->second.used = ++log_uses_;
@@ -344,8 +366,9 @@ StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
       return a.second.used < b.second.used;
     }));
   }
-  DS_ASSIGN_OR_RETURN(AppendFile file,
-                      AppendFile::Open(folder / RankFileName(key.first, key.second)));
+  LogFile file(
+      path_ / "logs" / std::to_string(log_generation_) / RankFileName(key.first, key.second),
+      log_limit_);
   return &logs_.emplace(key, OpenedLog{std::move(file), ++log_uses_}).first->second.file;
 }
 

@@ -7,14 +7,15 @@
 //     config.resolved.json              the ds_config in force, and its "origins" (train)
 //     events.jsonl                      what happened, one object a line (not the output)
 //     metrics.jsonl                     one object per optimizer step; restarts append
-//     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
+//     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err; .1, .2 and so on are
+//                                       older parts of it (log_file.h)
 //     job.lock                          who has the job open (run_lock.h)
 //     checkpoints/                      (train)
 //     verdict.json                      only after a failure
 //
 // Only one dsrun can have it open at a time. No error is taken for the absence of a file.
 //
-// Not thread-safe.
+// Not thread-safe, except disk().
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,9 @@
 #include <utility>
 #include <vector>
 
+#include "cli/job/disk_wait.h"
 #include "cli/job/job_observer.h"
+#include "cli/job/log_file.h"
 #include "cli/job/run_lock.h"
 #include "cli/job/verdict/verdict.h"
 #include "runtime/base/files.h"
@@ -51,6 +54,10 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   // Returns the number after the last generation with logs.
   StatusOr<int> NextGeneration() const;
+  // Limits the logs of the ranks that are opened from now on.
+  void LimitLogs(const LogLimit& limit) { log_limit_ = limit; }
+  // Append waits here while the disk is full. Without a listener the notices go to standard error.
+  DiskWait& disk() { return disk_; }
 
   // `durability` is kDurable for a job that can be resumed after a crash of the machine.
   Status WriteJob(const nlohmann::ordered_json& job, Durability durability);
@@ -69,7 +76,7 @@ class RunDirectory {
   Status RemoveVerdict();
   // Appends an event to its files. A rank's logs are created when it starts, so a rank without
   // output has empty ones. At most kMostOpenLogs log files are open, fewer if this process may open
-  // few files.
+  // few files. Waits while the disk is full.
   static constexpr std::size_t kMostOpenLogs = 256;
   Status Append(const HostEvent& event);
   // Returns the last lines of the rank's standard error, or of its standard output if that is
@@ -82,20 +89,27 @@ class RunDirectory {
  private:
   using LogKey = std::pair<int, int>;  // rank, stream
 
-  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit RunDirectory(std::filesystem::path path);
   Status Lock();
   Status OpenEvents();
-  Status MakeRankLogs(int generation, int rank);
-  Status AppendOutput(const HostEvent& event);
-  Status AppendMetrics(const std::string& line);
-  StatusOr<AppendFile*> OpenLog(int generation, const LogKey& key);
+  LogFile::Appended AppendOnce(const HostEvent& event);
+  LogFile::Appended MakeRankLogs(int generation, int rank);
+  LogFile::Appended AppendOutput(const HostEvent& event);
+  LogFile::Appended AppendMetrics(const std::string& line);
+  LogFile::Appended AppendToLog(int generation, const LogKey& key, const std::string& text);
+  // Returns the log of a stream, opened or not, in logs_.
+  LogFile* FindLog(const LogKey& key);
+  // Returns the last bytes of a log, which may have been rotated.
+  StatusOr<std::string> ReadLogEnd(const std::filesystem::path& log) const;
 
   const std::filesystem::path path_;
   std::optional<RunLock> lock_;  // set once open
-  std::optional<AppendFile> events_;
-  std::optional<AppendFile> metrics_;
+  DiskWait disk_;
+  std::optional<LogFile> events_;
+  std::optional<LogFile> metrics_;
+  LogLimit log_limit_;
   struct OpenedLog {
-    AppendFile file;
+    LogFile file;
     std::uint64_t used;  // log_uses_ at its last use
   };
 

@@ -1,8 +1,10 @@
 // What ranks print, as dsrun shows and keeps it: whole lines, tagged, filtered, collapsed; the same
 // on one host or several and after a restart.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/procs/flood.h"
 #include "tests/support/program.h"
@@ -78,6 +81,32 @@ TEST_F(RankLogsTest, LinesCarryTheirTimeOnRequestAndInTheIndex) {
       result.out, std::regex("(20[0-9-]{8}T[0-9:]{8}\\.[0-9]{3}Z 0@localhost: (one|two)\n){2}")))
       << result.out;
   EXPECT_EQ(Log("0/rank-00000.out"), "one\ntwo\n") << "the log has the rank's bytes alone";
+}
+
+// The disk is a file system of its own, in the mount namespace of dsrun.
+TEST_F(RankLogsTest, AFullDiskIsWaitedForAndNothingIsLost) {
+  const std::filesystem::path disk = folder_.path() / "disk";
+  std::filesystem::create_directory(disk);
+  Program program({"/usr/bin/unshare", "-m", "/bin/sh", "-c",
+                   "mount -t tmpfs -o size=1500k none disk || { echo no mounts >&2; exit 77; }; "
+                   "head -c 1000000 /dev/zero >disk/other; exec " DS_BIN_DIR
+                   "/dsrun --device cpu --num_gpus 1 --run_dir disk/run -- /bin/sh -c "
+                   "'head -c 1000000 /dev/zero; echo end >&2'"},
+                  {.working_directory = folder_.path()});
+  if (!program.WaitForOutput("; the job waits until there is space again")) {
+    const ProgramResult result = program.Wait();
+    if (result.status != 77 && result.err.find("unshare") == std::string::npos)
+      FAIL() << result.err;
+    return SkipWithout("mounts", result.err);
+  }
+  const std::filesystem::path seen = "/proc/" + std::to_string(program.pid()) + "/root";
+  const std::string log = seen.string() + disk.string() + "/run/logs/0/rank-00000.out";
+  const UniqueFd kept(::open(log.c_str(), O_RDONLY | O_CLOEXEC));  // the namespace ends with dsrun
+  ASSERT_TRUE(std::filesystem::remove(seen.string() + disk.string() + "/other"));
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("has space again; the job continues"));
+  EXPECT_EQ(::lseek(kept.get(), 0, SEEK_END), 1'000'000);
 }
 
 TEST_F(RankLogsTest, QuietIsQuiet) {

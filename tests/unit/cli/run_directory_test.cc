@@ -69,6 +69,33 @@ TEST_F(RunDirectoryTest, LogsThatCannotBeReadAreNoAbsentLogs) {
                           (path() / "logs/0/rank-00003.err").string() + ": Is a directory)"));
 }
 
+TEST_F(RunDirectoryTest, LimitedLogsKeepTheirNewestParts) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  (*run)->LimitLogs({.max_bytes = 8, .max_files = 2});
+  for (const char* text : {"one\n", "two\n", "three\n", "four\n"}) {
+    ASSERT_TRUE(Append(**run, Output(3, text)).ok());
+  }
+  EXPECT_EQ(Content("logs/0/rank-00003.out"), "four\n");
+  EXPECT_EQ(Content("logs/0/rank-00003.out.1"), "three\n");
+  EXPECT_FALSE(fs::exists(path() / "logs/0/rank-00003.out.2"));
+  EXPECT_THAT((*run)->ReadLastLines(0, 3), ElementsAre("three", "four"));
+}
+
+TEST_F(RunDirectoryTest, AFullDiskIsWaitedForUntilThatIsGivenUp) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  std::vector<std::string> notices;
+  (*run)->disk().Listen([&](const std::string& text) {
+    notices.push_back(text);
+    (*run)->disk().GiveUp();
+  });
+  fs::create_symlink("/dev/full", path() / "metrics.jsonl");
+  const std::string full = (path() / "metrics.jsonl").string() + ": No space left on device";
+  EXPECT_EQ(Append(**run, Step(1, 0.1, "{}")).message(), full);
+  EXPECT_THAT(notices, ElementsAre(full + "; the job waits until there is space again"));
+}
+
 TEST_F(RunDirectoryTest, FilesOfAnotherProgramAreNotContinued) {
   fs::create_directories(path());
   ASSERT_TRUE(WriteFileAtomically(path() / "events.jsonl", "").ok());
