@@ -384,16 +384,16 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   launch.quiet = launch.quiet || flags.json;  // standard output is the JSON document
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest("bench", launch, invocation.command_line));
-  const JobPlan plan = PlanJob(std::move(request), {.built_in = true});
+  JobPlan plan = PlanJob(std::move(request), {.built_in = true});
   if (plan.world.world_size() < 2) {
     return InvalidArgumentError(
         "bench: comm needs at least two ranks; give --num_gpus N or a hostfile");
   }
   job.device = DeviceName(launch.device);
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
+                      CreateRunDirectory(launch, &plan.job_id, &plan.run_directory));
   Json description = DescribeJob("bench", plan);
   description["bench"] = Json::parse(config::ToJson(job));
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(plan.run_directory));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(description, Durability::kAtomic));
   DS_ASSIGN_OR_RETURN(const int status,
                       RunJob(plan, SameProgram(MakeProgram(job)), run_directory.get()));

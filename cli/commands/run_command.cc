@@ -75,11 +75,11 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest(words[0], flags, invocation.command_line));
   flags.python = FindInterpreter(flags.python, request.exports, request.shell);
-  const JobPlan plan = PlanJob(std::move(request));
+  JobPlan plan = PlanJob(std::move(request));
   const RankProgram program = MakeUserProgram(flags, words);
   DS_RETURN_IF_ERROR(CheckScript(plan, program.script));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(plan.run_directory));
+                      CreateRunDirectory(flags, &plan.job_id, &plan.run_directory));
   // kAtomic, because only `dsrun train` jobs can be resumed after a crash of the machine.
   DS_RETURN_IF_ERROR(
       run_directory->WriteJob(DescribeJob("run", plan, program.argv), Durability::kAtomic));

@@ -141,8 +141,9 @@ StatusOr<std::optional<PlannedTraining>> PlanTraining(const Invocation& invocati
 StatusOr<int> TrainCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(std::optional<ReadyJob> job, PrepareJob(invocation));
   if (!job) return kExitOk;
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(job->request.run_directory));
+  DS_ASSIGN_OR_RETURN(
+      std::unique_ptr<RunDirectory> run_directory,
+      CreateRunDirectory(job->request.flags, &job->request.job_id, &job->request.run_directory));
   DS_RETURN_IF_ERROR(CheckHoldsNoCheckpoints(run_directory->checkpoints()));
   return RunTraining(std::move(job->request), std::move(job->inputs), std::move(job->judged),
                      std::move(run_directory));

@@ -20,7 +20,9 @@
 namespace ds::cli {
 namespace {
 
-constexpr std::size_t kLongestName = 32;
+// With its time and its random part an id is at most 61 characters, and a label of a DNS name may
+// have 63: daemons' certificates name the job.
+constexpr std::size_t kLongestName = 28;
 
 std::string MakeFileName(std::string_view name) {
   name.remove_prefix(name.find_last_of('/') + 1);  // npos + 1 is 0
@@ -32,15 +34,21 @@ std::string MakeFileName(std::string_view name) {
   return readable.empty() || readable[0] == '.' ? "job" + readable : readable;
 }
 
+// 64 bits, so that jobs that start in the same second in the same folder have different names.
+std::string MakeRandomPart() {
+  std::random_device random;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%08x%08x", random(), random());
+  return text.data();
+}
+
 std::string MakeJobId(std::string_view name) {
   const std::time_t seconds = Clock::System().UnixNanos() / 1'000'000'000;
   std::tm local{};
   ::localtime_r(&seconds, &local);
   std::array<char, 32> time{};
   std::strftime(time.data(), time.size(), "%Y%m%d-%H%M%S", &local);
-  std::array<char, 16> random{};
-  std::snprintf(random.data(), random.size(), "%04x", std::random_device()() & 0xFFFFU);
-  return MakeFileName(name) + "-" + time.data() + "-" + random.data();
+  return MakeFileName(name) + "-" + time.data() + "-" + MakeRandomPart();
 }
 
 // The ranks of a host run as its hostfile entry says, else as --workdir says, else here.
@@ -125,6 +133,20 @@ StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& 
       flags.run_dir.empty() ? "runs/" + request.job_id : flags.run_dir;
   request.run_directory = (request.shell.working_directory / run).lexically_normal();
   return request;
+}
+
+StatusOr<std::unique_ptr<RunDirectory>> CreateRunDirectory(const LaunchFlags& flags,
+                                                           std::string* job_id,
+                                                           std::filesystem::path* path) {
+  StatusOr<std::unique_ptr<RunDirectory>> run =
+      flags.run_dir.empty() ? RunDirectory::CreateNew(*path) : RunDirectory::Create(*path);
+  // Another job's folder is never taken for this job's.
+  while (flags.run_dir.empty() && run.status().code() == StatusCode::kAlreadyExists) {
+    *job_id = job_id->substr(0, job_id->rfind('-') + 1) + MakeRandomPart();
+    path->replace_filename(*job_id);
+    run = RunDirectory::CreateNew(*path);
+  }
+  return run;
 }
 
 Json DescribeJob(std::string_view kind, const JobPlan& plan, const std::vector<std::string>& argv) {

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
+#include "cli/job/run_directory.h"
 #include "cli/launch/launch_plan.h"
 #include "cli/launch/secrets.h"
 #include "runtime/base/status.h"
@@ -92,12 +94,18 @@ void CompleteHost(const LaunchFlags& flags, const Environment& exports, const Sh
 JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});
 
 // Collects the state of this process: this host, the hostfile, env files, the time. The job's id
-// is, for example, "train-20261121-071203-4f2a": the name of the program, reduced to letters,
-// digits, '-', '_' and '.', the local time, and a random part, so that ids sort by time and differ
-// on this machine. Its run directory is --run_dir, else runs/<id>. Rejects a command line that
-// contains replacement marks of secrets (launch/secrets.h). Not thread-safe.
+// is, for example, "train-20261121-071203-4f2a91c05be7d386": the name of the program, reduced to
+// letters, digits, '-', '_' and '.', the local time, and 64 random bits, so that ids sort by time
+// and differ everywhere. Its run directory is --run_dir, else runs/<id>. Rejects a command line
+// that contains replacement marks of secrets (launch/secrets.h). Not thread-safe.
 StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& flags,
                                       const std::vector<std::string>& command_line);
+
+// Creates the run directory of a new job. Without --run_dir the folder is a new one: if `*path`
+// exists, `*job_id` gets another random part, and `*path` the id as its name.
+StatusOr<std::unique_ptr<RunDirectory>> CreateRunDirectory(const LaunchFlags& flags,
+                                                           std::string* job_id,
+                                                           std::filesystem::path* path);
 
 // Makes the part of job.json that all jobs have. `kind` is "run" or "train"; the caller adds the
 // rest. `argv` is the command of a user's program, shown without secrets; empty for other kinds.

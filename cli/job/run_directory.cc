@@ -180,6 +180,20 @@ RunDirectory::RunDirectory(fs::path path) : path_(std::move(path)) {
 
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& path) {
   if (const Status made = MakeDirectories(path); !made.ok()) return CannotWrite(path, made);
+  return Begin(path);
+}
+
+StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::CreateNew(const fs::path& path) {
+  if (const Status made = MakeDirectories(path.parent_path()); !made.ok()) {
+    return CannotWrite(path, made);
+  }
+  if (const int made = FileSystem::System().MakeDirectory(path); made != 0) {
+    return CannotWrite(path, ErrnoError(-made, path.string()));
+  }
+  return Begin(path);
+}
+
+StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Begin(const fs::path& path) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
   // Then nobody else begins a job there, and no other ends that has.
   DS_RETURN_IF_ERROR(run->Lock());

@@ -47,6 +47,8 @@ class RunDirectory {
   // Creates the folder; fails if it contains a job already. Every error names the folder and
   // --run_dir.
   static StatusOr<std::unique_ptr<RunDirectory>> Create(const std::filesystem::path& path);
+  // Does the same for a folder that must not exist yet: kAlreadyExists if it does.
+  static StatusOr<std::unique_ptr<RunDirectory>> CreateNew(const std::filesystem::path& path);
   // Opens a folder with a job; kNotFound if it has none.
   static StatusOr<std::unique_ptr<RunDirectory>> Open(const std::filesystem::path& path);
 
@@ -90,6 +92,7 @@ class RunDirectory {
   using LogKey = std::pair<int, int>;  // rank, stream
 
   explicit RunDirectory(std::filesystem::path path);
+  static StatusOr<std::unique_ptr<RunDirectory>> Begin(const std::filesystem::path& path);
   Status Lock();
   Status OpenEvents();
   LogFile::Appended AppendOnce(const HostEvent& event);

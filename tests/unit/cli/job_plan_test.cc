@@ -5,7 +5,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+
+#include "tests/support/program.h"
 
 namespace ds::cli {
 namespace {
@@ -132,7 +135,7 @@ TEST(GatherJobRequestTest, AnIdIsReadableAndUnique) {
     return GatherJobRequest(name, {}, {"dsrun"})->job_id;
   };
   EXPECT_THAT(id("/usr/bin/my prog;rm"),
-              ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"));
+              ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{16}"));
   EXPECT_THAT(id(""), ::testing::StartsWith("job-"));
   EXPECT_THAT(id(".."), ::testing::StartsWith("job..-"));
   EXPECT_LT(id(std::string(500, 'x')).size(), 64u);
@@ -144,6 +147,43 @@ TEST(GatherJobRequestTest, TheRunDirectoryIsTheUsersElseNamedAfterTheJob) {
   EXPECT_EQ(own.run_directory, here / "runs" / own.job_id);
   EXPECT_EQ(GatherJobRequest("p", {.run_dir = "x/../y"}, {"dsrun"})->run_directory, here / "y");
   EXPECT_EQ(GatherJobRequest("p", {.run_dir = "/r"}, {"dsrun"})->run_directory, "/r");
+}
+
+// As of an array job in one folder.
+TEST(CreateRunDirectoryTest, ManyJobsInOneSecondHaveFoldersOfTheirOwn) {
+  const ds::testing::TemporaryFolder folder;
+  std::set<std::string> names;
+  for (int job = 0; job < 300; ++job) {
+    JobRequest request = *GatherJobRequest("p", {}, {"dsrun", "p"});
+    request.run_directory = folder.path() / request.job_id;
+    const auto run = CreateRunDirectory({}, &request.job_id, &request.run_directory);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    names.insert(request.job_id);
+  }
+  EXPECT_EQ(names.size(), 300U);
+}
+
+TEST(CreateRunDirectoryTest, AnAutomaticNameThatIsTakenIsReplaced) {
+  const ds::testing::TemporaryFolder folder;
+  std::string job_id = "p-20261121-071203-0000000000000000";
+  std::filesystem::path path = folder.path() / job_id;
+  std::filesystem::create_directory(path);
+  const auto run = CreateRunDirectory({}, &job_id, &path);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_THAT(job_id, ::testing::MatchesRegex("p-20261121-071203-[0-9a-f]{16}"));
+  EXPECT_NE(job_id, "p-20261121-071203-0000000000000000");
+  EXPECT_EQ((*run)->path(), folder.path() / job_id);
+  EXPECT_EQ(path, (*run)->path());
+}
+
+TEST(CreateRunDirectoryTest, AFolderThatTheUserNamesIsUsed) {
+  const ds::testing::TemporaryFolder folder;
+  std::string job_id = "p-1-2";
+  std::filesystem::path path = folder.path();
+  const auto run = CreateRunDirectory({.run_dir = path.string()}, &job_id, &path);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_EQ(job_id, "p-1-2");
+  EXPECT_EQ((*run)->path(), folder.path());
 }
 
 TEST(DescribeJobTest, NoWordShowsASecret) {

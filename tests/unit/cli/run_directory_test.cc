@@ -108,6 +108,12 @@ TEST_F(RunDirectoryTest, FilesOfAnotherProgramAreNotContinued) {
   EXPECT_EQ(Content("metrics.jsonl"), "{}\n");
 }
 
+TEST_F(RunDirectoryTest, ANewFolderIsNobodyElses) {
+  const auto run = RunDirectory::CreateNew(path());
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_EQ(RunDirectory::CreateNew(path()).status().code(), StatusCode::kAlreadyExists);
+}
+
 TEST_F(RunDirectoryTest, ManyRanksLogsNeedFewDescriptors) {
   constexpr int kRanks = 400;
   const auto run = RunDirectory::Create(path());
