@@ -253,6 +253,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
       NameOrigin(GatherJobRequest("train", flags.launch, invocation.command_line), flags.given));
   request.job_id = run.job_id;  // it continues under its own name, in its own folder
   request.run_directory = run.directory->path();
+  run.directory->LimitLogs(LimitLogsOf(flags.launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       NameOrigin(OverrideTrainInputs(run.train, flags.train, share,

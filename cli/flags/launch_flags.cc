@@ -168,6 +168,9 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
                  "time between SIGTERM and SIGKILL when ranks must stop (default: 15)")
       ->check(NumberBetween(0.0, 86400.0))
       ->type_name("SECONDS");
+}
+
+void AddOutputFlags(CLI::App& app, LaunchFlags* flags) {
   BeginFlagGroup(app, "Launch: output and exit status");
   app.add_flag(FlagNames("detach"), flags->detach,
                "leave when the ranks have started; the job goes on (see dsrun attach, logs, stop)");
@@ -179,6 +182,20 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
                "show only the ranks' standard error, and no progress");
   app.add_flag(FlagNames("timestamps"), flags->timestamps,
                "show the arrival time of each line of the ranks, in UTC");
+  app.add_option_function<std::string>(
+         FlagNames("log_max_size"),
+         [flags](const std::string& word) {
+           const StatusOr<std::uint64_t> bytes = ParseFileSize(word);
+           if (!bytes.ok()) throw CLI::ValidationError(bytes.status().message());
+           flags->log_max_bytes = *bytes;
+         },
+         "rotate each log of a rank in the run directory before it exceeds this size, for example "
+         "100M (default: no limit)")
+      ->type_name("SIZE");
+  app.add_option(FlagNames("log_max_files"), flags->log_max_files,
+                 "with --log_max_size: files kept per log, with the current one (default: 3)")
+      ->check(WholeNumber(1, 1000))
+      ->type_name("N");
   const std::map<std::string, ExitCodes> exit_codes = {{"shell", ExitCodes::kShell},
                                                        {"distinct", ExitCodes::kDistinct}};
   TakeOneOf(
@@ -216,6 +233,7 @@ void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
   AddExports(parser, flags);
   AddProcessFlags(app, flags);
   AddJobFlags(app, flags);
+  AddOutputFlags(app, flags);
   AddForeignFlags(parser, flags);
 }
 
@@ -245,6 +263,9 @@ Status CheckLaunchFlags(const LaunchFlags& flags) {
     if (word.empty() || word[0] == '=') {
       return InvalidArgumentError("-x " + word + ": expected NAME=VALUE, NAME or a pattern");
     }
+  }
+  if (flags.log_max_files.has_value() && flags.log_max_bytes == 0) {
+    return InvalidArgumentError("--log_max_files needs --log_max_size");
   }
   for (const std::string& word : flags.ulimits) DS_RETURN_IF_ERROR(ParseLimit(word).status());
   return OkStatus();

@@ -6,6 +6,7 @@
 //
 // Flags of other launchers are in foreign_flags.h.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,6 +90,8 @@ struct LaunchFlags {
   std::string log_ranks;  // ranks to show on the console; "" = all
   bool errors_only = false;
   bool timestamps = false;
+  std::uint64_t log_max_bytes = 0;   // of each log of a rank; 0 = no limit
+  std::optional<int> log_max_files;  // per log, with the current one
   ExitCodes exit_codes = ExitCodes::kShell;
   std::string log_level;  // "" = from DSRUN_LOG_LEVEL
 };

@@ -53,6 +53,8 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("log_ranks", flags.log_ranks);
   visit("errors_only", flags.errors_only);
   visit("timestamps", flags.timestamps);
+  visit("log_max_bytes", flags.log_max_bytes);
+  visit("log_max_files", flags.log_max_files);
   visit("exit_codes", flags.exit_codes);
   visit("log_level", flags.log_level);
 }

@@ -1,5 +1,6 @@
 #include "cli/flags/process_settings.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "runtime/base/parse_number.h"
@@ -47,6 +48,21 @@ StatusOr<int> ParseUmask(std::string_view word) {
                                 ": expected an octal number from 0 to 777");
   }
   return *mask;
+}
+
+StatusOr<std::uint64_t> ParseFileSize(std::string_view word) {
+  constexpr std::string_view kUnits = "KMGT";
+  const std::size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+  const std::string_view unit = word.substr(digits);
+  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit) + 1;  // npos + 1 is 0
+  const bool is_known = unit.empty() || (unit.size() == 1 && power > 0);
+  const auto count = ParseNumber<std::uint64_t>(word.substr(0, digits));
+  const std::size_t shift = 10 * power;
+  if (!is_known || !count || *count == 0 || *count > (std::uint64_t{1} << 60 >> shift)) {
+    return InvalidArgumentError("--log_max_size " + std::string(word) +
+                                ": expected bytes, for example 100M, 2G or 1048576");
+  }
+  return *count << shift;
 }
 
 }  // namespace ds::cli

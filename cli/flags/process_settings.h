@@ -1,6 +1,6 @@
 #pragma once
 
-// ParseLimit and ParseUmask read the values of --ulimit and --umask.
+// ParseLimit, ParseUmask and ParseFileSize read the values of --ulimit, --umask and --log_max_size.
 //
 // Pure; safe from any thread.
 
@@ -24,5 +24,8 @@ StatusOr<ProcessLimit> ParseLimit(std::string_view word);
 
 // Parses an octal number up to 777, such as "022".
 StatusOr<int> ParseUmask(std::string_view word);
+
+// Parses a number of bytes from 1 on, with K, M, G or T for powers of 1024: "100M".
+StatusOr<std::uint64_t> ParseFileSize(std::string_view word);
 
 }  // namespace ds::cli

@@ -135,6 +135,12 @@ StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& 
   return request;
 }
 
+LogLimit LimitLogsOf(const LaunchFlags& flags) {
+  LogLimit limit{.max_bytes = flags.log_max_bytes};
+  limit.max_files = flags.log_max_files.value_or(limit.max_files);
+  return limit;
+}
+
 StatusOr<std::unique_ptr<RunDirectory>> CreateRunDirectory(const LaunchFlags& flags,
                                                            std::string* job_id,
                                                            std::filesystem::path* path) {
@@ -146,6 +152,7 @@ StatusOr<std::unique_ptr<RunDirectory>> CreateRunDirectory(const LaunchFlags& fl
     path->replace_filename(*job_id);
     run = RunDirectory::CreateNew(*path);
   }
+  if (run.ok()) (*run)->LimitLogs(LimitLogsOf(flags));
   return run;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
+#include "cli/job/log_file.h"
 #include "cli/job/run_directory.h"
 #include "cli/launch/launch_plan.h"
 #include "cli/launch/secrets.h"
@@ -101,8 +102,11 @@ JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});
 StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& flags,
                                       const std::vector<std::string>& command_line);
 
-// Creates the run directory of a new job. Without --run_dir the folder is a new one: if `*path`
-// exists, `*job_id` gets another random part, and `*path` the id as its name.
+// The limit of the ranks' logs.
+LogLimit LimitLogsOf(const LaunchFlags& flags);
+
+// Creates the run directory of a new job, with the limit of its logs. Without --run_dir the folder
+// is a new one: if `*path` exists, `*job_id` gets another random part, and `*path` the id as name.
 StatusOr<std::unique_ptr<RunDirectory>> CreateRunDirectory(const LaunchFlags& flags,
                                                            std::string* job_id,
                                                            std::filesystem::path* path);

@@ -109,6 +109,15 @@ TEST_F(RankLogsTest, AFullDiskIsWaitedForAndNothingIsLost) {
   EXPECT_EQ(::lseek(kept.get(), 0, SEEK_END), 1'000'000);
 }
 
+TEST_F(RankLogsTest, LogsAreRotatedOnRequest) {
+  const ProgramResult result = Run({"-q", "--log_max_size", "64K", "--log_max_files", "2"},
+                                   "head -c 300000 /dev/zero; echo end");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(Log("0/rank-00000.out"), ::testing::EndsWith("end\n"));
+  EXPECT_LE(Log("0/rank-00000.out").size(), 65536U);
+  EXPECT_THAT(Log("0/rank-00000.out.2"), HasSubstr("No such file"));
+}
+
 TEST_F(RankLogsTest, QuietIsQuiet) {
   const ProgramResult result = Run({"--quiet"}, "echo out; echo err >&2");
   EXPECT_EQ(result.out + result.err, "");

@@ -46,6 +46,8 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .log_ranks = "0",
                           .errors_only = true,
                           .timestamps = true,
+                          .log_max_bytes = 7,
+                          .log_max_files = 5,
                           .exit_codes = ExitCodes::kDistinct,
                           .log_level = "debug"};
   const nlohmann::ordered_json json = ToJson(flags);

@@ -41,5 +41,18 @@ TEST(ParseUmaskTest, IsOctal) {
   }
 }
 
+TEST(ParseFileSizeTest, TakesUnitsOfLogrotate) {
+  EXPECT_EQ(*ParseFileSize("1"), 1U);
+  EXPECT_EQ(*ParseFileSize("2K"), 2048U);
+  EXPECT_EQ(*ParseFileSize("100M"), std::uint64_t{100} << 20);
+  EXPECT_EQ(*ParseFileSize("3G"), std::uint64_t{3} << 30);
+  EXPECT_EQ(*ParseFileSize("1T"), std::uint64_t{1} << 40);
+  for (const char* word : {"", "0", "M", "1m", "1MB", "-1", "1 M", "99999999T", "1KM"}) {
+    EXPECT_EQ(ParseFileSize(word).status().message(),
+              std::string("--log_max_size ") + word +
+                  ": expected bytes, for example 100M, 2G or 1048576");
+  }
+}
+
 }  // namespace
 }  // namespace ds::cli
