@@ -48,12 +48,9 @@ v1::RankSpec MakeRankSpec(const WorldPlan& world, const RankProgram& program,
                           const PlannedRank& rank, const JobEnvironment& environment) {
   v1::RankSpec spec;
   spec.set_rank(rank.rank);
-  std::vector<std::string> argv = program.argv;
   if (program.local_rank_position > 0) {
-    argv.insert(argv.begin() + program.local_rank_position,
-                "--local_rank=" + std::to_string(rank.local_rank));
+    spec.set_own_argument("--local_rank=" + std::to_string(rank.local_rank));
   }
-  spec.mutable_argv()->Assign(argv.begin(), argv.end());
   for (const auto& variable : MakeRankEnvironment(world, rank, environment)) {
     AddVariable(variable, spec.mutable_environment());
   }
@@ -117,6 +114,9 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
   request.set_grace_seconds(job.flags.grace_seconds);
   request.set_forward_input(details.forward_input);
   for (const auto& variable : host.exports) AddVariable(variable, request.mutable_environment());
+  // Once, not per rank: a host may have hundreds of ranks, and arguments may be large.
+  request.mutable_argv()->Assign(program.argv.begin(), program.argv.end());
+  request.set_own_argument_position(static_cast<std::uint32_t>(program.local_rank_position));
   AddProcessSettings(job.flags, &request);
   JobEnvironment environment = MakeJobEnvironment(job.flags);
   environment.job_id = job.job_id;

@@ -131,14 +131,23 @@ int ToMemoryMode(v1::MemoryPolicy::Kind kind) {
   }
 }
 
-Status CheckArguments(const v1::RankSpec& spec) {
-  if (spec.argv().empty()) return InvalidArgumentError("a rank has no program");
-  for (const std::string& argument : spec.argv()) {
+// Returns the rank's own arguments, or the common ones with the rank's own argument among them.
+StatusOr<std::vector<std::string>> ListArguments(const v1::LaunchRequest& request,
+                                                 const v1::RankSpec& spec) {
+  const auto& given = spec.argv().empty() ? request.argv() : spec.argv();
+  std::vector<std::string> arguments(given.begin(), given.end());
+  const std::size_t position = spec.argv().empty() ? request.own_argument_position() : 0;
+  if (position > 0 && position <= arguments.size()) {
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(position),
+                     spec.own_argument());
+  }
+  if (arguments.empty()) return InvalidArgumentError("a rank has no program");
+  for (const std::string& argument : arguments) {
     if (argument.find('\0') != std::string::npos) {
       return InvalidArgumentError("an argument holds a NUL byte");
     }
   }
-  return OkStatus();
+  return arguments;
 }
 
 std::string_view FindSearchPath(const Variables& variables) {
@@ -162,7 +171,7 @@ StatusOr<std::string> FindProgram(const std::string& program, std::string_view s
 StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int index,
                                       const HostContext& host) {
   const v1::RankSpec& spec = request.ranks(index);
-  DS_RETURN_IF_ERROR(CheckArguments(spec));
+  DS_ASSIGN_OR_RETURN(const std::vector<std::string> arguments, ListArguments(request, spec));
   Variables variables;
   if (request.inherit_environment()) variables = ParseVariables(host.environment);
   DS_RETURN_IF_ERROR(AddVariables(request.environment(), &variables));
@@ -170,7 +179,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   variables[kRankLinkVariable] = std::to_string(kRankLinkFd);
 
   RankCommand command{.rank = spec.rank()};
-  if (!spec.argv(0).empty() && !host.job_directory.empty()) {  // dsrank reports its errors itself
+  if (!arguments[0].empty() && !host.job_directory.empty()) {  // dsrank reports its errors itself
     command.error_file = host.job_directory + "/error-" + std::to_string(spec.rank()) + ".json";
     variables["TORCHELASTIC_ERROR_FILE"] = command.error_file;
   }
@@ -184,12 +193,12 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   command.settings.memory_mode = ToMemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());
-  for (const std::string& argument : spec.argv()) {
+  for (const std::string& argument : arguments) {
     // A job without files does not use the folder, so the text is the user's.
     command.argv.push_back(
         request.files().empty() ? argument : PutInJobDirectory(argument, host.job_directory));
   }
-  if (spec.argv(0).empty()) {
+  if (arguments[0].empty()) {
     if (host.dsrank.empty()) return NotFoundError("this host has no dsrank next to its dsrund");
     command.argv[0] = command.executable = host.dsrank.string();
   } else {

@@ -351,7 +351,7 @@ TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
   EXPECT_TRUE(Controller(/*max_restarts=*/2).Run().ok());
   ASSERT_EQ(daemons_[0]->launched.size(), 3u);
   EXPECT_EQ(daemons_[0]->launched[2].generation(), 2u);
-  EXPECT_EQ(daemons_[0]->launched[2].ranks(0).argv(1), "2");
+  EXPECT_EQ(daemons_[0]->launched[2].argv(1), "2");
   EXPECT_THAT(observer_.notices,
               ElementsAre("rank 0 on a ended with status 7; restart 1 of 2",
                           "rank 0 on a was killed by signal 9 (SIGKILL); restart 2 of 2"));

@@ -73,7 +73,7 @@ TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
   const v1::LaunchRequest request =
       MakeLaunchRequest(TwoHosts(), program, {.node_rank = 1, .generation = 2, .master_port = 9});
   ASSERT_EQ(request.ranks_size(), 2);
-  EXPECT_THAT(request.ranks(0).argv(), ElementsAre("prog", "", "a b\n\xFF", "$HOME"));
+  EXPECT_THAT(request.argv(), ElementsAre("prog", "", "a b\n\xFF", "$HOME"));
   EXPECT_EQ(request.ranks(0).rank(), 1u);
   EXPECT_EQ(request.environment(0).name(), "X");
   EXPECT_EQ(request.environment(0).value(), "1=2");
@@ -83,6 +83,17 @@ TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
   EXPECT_EQ(request.grace_seconds(), 3);
   EXPECT_EQ(request.files(0).name(), "train.json");
   EXPECT_FALSE(request.has_umask());
+}
+
+// A message has a limit, and a host may have hundreds of ranks.
+TEST(LaunchRequestTest, LargeArgumentsTravelOnce) {
+  JobPlan job = TwoHosts();
+  job.world = PlanWorld({{.host = "a", .slots = std::vector<int>(700)}});
+  for (const int position : {0, 1}) {
+    const RankProgram program{.argv = {"prog", std::string(100'000, 'x')},
+                              .local_rank_position = position};
+    EXPECT_LT(MakeLaunchRequest(job, program, {.node_rank = 0}).ByteSizeLong(), 1'000'000U);
+  }
 }
 
 TEST(LaunchRequestTest, CarriesMaskAndLimits) {
@@ -115,12 +126,12 @@ TEST(LaunchRequestTest, KeepsAGivenNumberOfThreads) {
 
 TEST(LaunchRequestTest, LocalRankFollowsTheProgram) {
   const LaunchDetails details{.node_rank = 1};
-  RankProgram program{.argv = {"python3", "x.py", "y"}, .local_rank_position = 2};
-  EXPECT_THAT(MakeLaunchRequest(TwoHosts(), program, details).ranks(1).argv(),
-              ElementsAre("python3", "x.py", "--local_rank=1", "y"));
-  program.argv = {"python3", "x.py"};
-  EXPECT_THAT(MakeLaunchRequest(TwoHosts(), program, details).ranks(0).argv(),
-              ElementsAre("python3", "x.py", "--local_rank=0"));
+  const RankProgram program{.argv = {"python3", "x.py", "y"}, .local_rank_position = 2};
+  const v1::LaunchRequest request = MakeLaunchRequest(TwoHosts(), program, details);
+  EXPECT_THAT(request.argv(), ElementsAre("python3", "x.py", "y"));
+  EXPECT_EQ(request.own_argument_position(), 2U);
+  EXPECT_EQ(request.ranks(0).own_argument(), "--local_rank=0");
+  EXPECT_EQ(request.ranks(1).own_argument(), "--local_rank=1");
 }
 
 TEST(LaunchRequestTest, BoundCoresAndMemoryTravelWithTheRank) {

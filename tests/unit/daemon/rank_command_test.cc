@@ -49,6 +49,20 @@ TEST_F(RankCommandTest, WithoutInheritanceTheDaemonsVariablesAreNotThere) {
   EXPECT_EQ(Make()->environment, Strings({"DSRUN_LINK_FD=3", "JOB=1", kErrorFile}));
 }
 
+TEST_F(RankCommandTest, CommonArgumentsAreThoseOfEachRankWithItsOwnAmongThem) {
+  request_.mutable_ranks(0)->clear_argv();
+  for (const char* word : {"/bin/true", "a", "b"}) request_.add_argv(word);
+  EXPECT_EQ(Make()->argv, Strings({"/bin/true", "a", "b"}));
+  request_.mutable_ranks(0)->set_own_argument("--local_rank=0");
+  EXPECT_EQ(Make()->argv, Strings({"/bin/true", "a", "b"})) << "it has no position";
+  request_.set_own_argument_position(1);
+  EXPECT_EQ(Make()->argv, Strings({"/bin/true", "--local_rank=0", "a", "b"}));
+  request_.set_own_argument_position(3);
+  EXPECT_EQ(Make()->argv, Strings({"/bin/true", "a", "b", "--local_rank=0"}));
+  request_.mutable_ranks(0)->add_argv("/bin/echo");
+  EXPECT_EQ(Make()->argv, Strings({"/bin/echo"})) << "the rank's own";
+}
+
 TEST_F(RankCommandTest, TheJobDirectoryIsPutIntoArguments) {
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@/a:@DSRUN_JOB_DIR@/b");
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR");
