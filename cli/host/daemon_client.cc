@@ -244,16 +244,19 @@ void DaemonClient::Renew(const RenewCall& call, DoneCallback done) {
   v1::RenewRequest request;
   request.set_job_id(job_id_);
   request.set_release(call.release);
+  const std::chrono::nanoseconds sent = BootTime();
   {
     const std::lock_guard lock(mutex_);
     request.set_answered(term_.answered());
   }
   Call<v1::RenewRequest, v1::RenewResponse>(
       &Async::Renew, request, {call.timeout},
-      [this, done = std::move(done)](const StatusOr<v1::RenewResponse>& answer) {
+      [this, sent, done = std::move(done)](const StatusOr<v1::RenewResponse>& answer) {
         if (answer.ok()) {
+          const std::chrono::nanoseconds now = BootTime();
           const std::lock_guard lock(mutex_);
-          term_.OnAnswer(answer->boot_nanos(), BootTime());
+          term_.OnAnswer(answer->boot_nanos(), now);
+          clock_.OnAnswer(sent, std::chrono::nanoseconds(answer->boot_nanos()), now);
         }
         done(answer.status());
       });
@@ -262,6 +265,11 @@ void DaemonClient::Renew(const RenewCall& call, DoneCallback done) {
 std::chrono::nanoseconds DaemonClient::LeaseFrom() const {
   const std::lock_guard lock(mutex_);
   return term_.from();
+}
+
+std::optional<TimeRange> DaemonClient::ConvertTime(std::chrono::nanoseconds boot_time) const {
+  const std::lock_guard lock(mutex_);
+  return clock_.Convert(boot_time, BootTime());
 }
 
 std::chrono::nanoseconds DaemonClient::LastEvent() const {

@@ -21,9 +21,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "cli/host/event_stream.h"
+#include "cli/host/host_clock.h"
 #include "cli/host/host_daemon.h"
 #include "cli/host/lease_term.h"
 #include "cli/remote/remote_connection.h"
@@ -90,6 +92,7 @@ class DaemonClient : public HostDaemon {
   // Calls `done` on a thread of gRPC, or before this function returns.
   void Renew(const RenewCall& call, DoneCallback done) override;
   std::chrono::nanoseconds LeaseFrom() const override;
+  std::optional<TimeRange> ConvertTime(std::chrono::nanoseconds boot_time) const override;
   // Returns the current time while a daemon of this host prepares or launches, because it does not
   // respond then. Such a call has its own timeout, so a slow disk is no silence.
   std::chrono::nanoseconds LastEvent() const override;
@@ -122,6 +125,7 @@ class DaemonClient : public HostDaemon {
   std::condition_variable changed_;                 // signalled when a call has ended
   std::map<grpc::ClientContext*, CallKind> calls_;  // guarded by mutex_: calls in progress
   LeaseTerm term_;                                  // guarded by mutex_
+  HostClock clock_;                                 // guarded by mutex_
   int pending_ = 0;                // guarded by mutex_: calls with callbacks that have not returned
   bool abandoned_ = false;         // guarded by mutex_
   bool starts_cancelled_ = false;  // guarded by mutex_

@@ -8,10 +8,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "cli/host/connection_probe.h"
+#include "cli/host/host_clock.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 
@@ -73,6 +75,10 @@ class HostDaemon {
   // Returns the latest time from which the daemon may count its lease, by BootTime(). It is
   // constant after Abandon.
   virtual std::chrono::nanoseconds LeaseFrom() const { return {}; }
+  // Converts a time of the host's BootTime(). nullopt: no renewal has been answered yet.
+  virtual std::optional<TimeRange> ConvertTime(std::chrono::nanoseconds /*boot_time*/) const {
+    return std::nullopt;
+  }
   struct RenewCall {
     bool release = false;  // the daemon is to end
     std::chrono::milliseconds timeout{};

@@ -253,7 +253,7 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event,
   }
   if (event.rank_report().has_checkpoint()) saved_ = event.rank_report().checkpoint().path();
   const std::string& host = host_name(node_rank);
-  judge_.OnEvent(host, event);
+  judge_.OnEvent(host, event, FindTime(node_rank, event));
   if (job_.purpose.built_in) {
     if (const auto stalled = stopped_ranks_.OnEvent(host, event)) judge_.OnStall(*stalled);
   }
@@ -263,6 +263,12 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event,
   if (status.ok()) return;
   observer_failed_ = status;
   StopFailed(job_.flags.grace_seconds);
+}
+
+std::optional<TimeRange> GenerationState::FindTime(int node_rank, const v1::Event& event) const {
+  const std::chrono::nanoseconds boot_time(event.rank_exited().boot_nanos());
+  if (boot_time == boot_time.zero()) return std::nullopt;
+  return parts_.convert_time((*parts_.hosts)[node_rank].number, boot_time);
 }
 
 void GenerationState::OnGenerationEnded(int node_rank, const v1::GenerationEnded& end) {

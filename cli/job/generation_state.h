@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/host/host_clock.h"
 #include "cli/job/job_messages.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
@@ -43,6 +44,10 @@ std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number);
 // Returns true for SIGUSR1 and SIGUSR2, which are meant for the ranks.
 bool IsForwarded(int signal);
 
+// Converts a time of the host with this number (HostDaemon::ConvertTime).
+using ConvertTimeCallback =
+    std::function<std::optional<TimeRange>(int host, std::chrono::nanoseconds boot_time)>;
+
 class GenerationState {
  public:
   using Time = std::chrono::nanoseconds;
@@ -57,6 +62,7 @@ class GenerationState {
     bool has_input = false;
     Time timeout{};  // timeout for a rank that is stopped
     std::string rank_key;
+    ConvertTimeCallback convert_time;
     JobActions* actions;  // receives the actions
   };
   // All pointers must outlive the generation.
@@ -107,6 +113,8 @@ class GenerationState {
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
+  // Returns the time of a rank's end; nullopt: another event, or unknown.
+  std::optional<TimeRange> FindTime(int node_rank, const v1::Event& event) const;
   void SendWhatIsDue();
   void SendSignal(int node_rank);
   void ForwardSignal(int signal);

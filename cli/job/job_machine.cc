@@ -428,6 +428,7 @@ void JobMachine::PassFence() {
                                       .has_input = parts_.has_input,
                                       .timeout = FromSeconds(job_.flags.lease_seconds),
                                       .rank_key = parts_.draw_key(),
+                                      .convert_time = parts_.convert_time,
                                       .actions = &actions_});
   run_->Begin();
 }

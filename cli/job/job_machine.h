@@ -81,6 +81,7 @@ class JobMachine {
     std::function<std::string()> draw_key;  // makes the key of each generation's ranks
     std::function<std::optional<OwnPause>()> find_own_pause;  // LeaseKeeper::FindOwnPause
     std::function<std::int64_t()> unix_nanos;                 // this machine's clock
+    ConvertTimeCallback convert_time;
   };
   // All pointers must outlive this object.
   JobMachine(JobPlan job, Parts parts);

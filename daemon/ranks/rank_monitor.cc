@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/process_stat.h"
+#include "runtime/process/boot_time.h"
 
 namespace ds::daemon {
 namespace {
@@ -132,9 +133,11 @@ void RankMonitor::Resume() {
 }
 
 void RankMonitor::OnExit() {
+  const std::chrono::nanoseconds now = BootTime();
   context_.loop->Remove(process_.pidfd());
   const RankExit exit = process_.PeekExit();
   exit_ = watcher_->OnExit(exit, pid());
+  exit_->set_boot_nanos(static_cast<std::uint64_t>(now.count()));
   if (exit.failed() && !exit_->stopping()) exit_->set_error_file(ReadErrorFile(error_file_));
   if (killed_ || (!stdout_.open() && !stderr_.open())) return Finish();
   // The rank's own writes are all in the pipes by now. While the log is full, they are not read.

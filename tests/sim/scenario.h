@@ -17,8 +17,10 @@ enum class FaultKind {
   kMuteHost,     // what it sends does not come
   kSlowNetwork,  // what is sent takes up to a lease
   kKillRank,
+  kFlood,       // what it reports comes late, behind much output
   kPauseDsrun,  // for a while
   kUserSignal,
+  kFailEverywhere,  // a rank of each host fails, within a second
 };
 
 struct Fault {

@@ -59,6 +59,7 @@ void SimulatedHost::OnTime() {
 
 void SimulatedHost::Append(int generation, v1::Event event) {
   event.set_sequence(logs_[generation].size() + 1);
+  event.set_unix_nanos(options_.wall_clock());
   logs_[generation].push_back(std::move(event));
   options_.on_change();
 }
@@ -158,6 +159,7 @@ void SimulatedHost::OnRankEnded(const SimulatedRank& rank) {
   event.mutable_rank_exited()->set_rank(static_cast<std::uint32_t>(rank.number));
   event.mutable_rank_exited()->set_exit_code(rank.exit_code);
   event.mutable_rank_exited()->set_signal(rank.signal);
+  event.mutable_rank_exited()->set_boot_nanos(static_cast<std::uint64_t>(boot_time().count()));
   event.mutable_rank_exited()->set_stopping(ladder_.cause() != v1::STOP_NONE && !killed_by_others);
   Append(generation_, std::move(event));
   if (failed && ladder_.cause() == v1::STOP_NONE) {
@@ -200,6 +202,14 @@ void SimulatedHost::KillDaemon() {
     clock_->After(options_.clean_up_after, [&rank] { rank.left_children = false; });
   }
   options_.on_change();
+}
+
+void SimulatedHost::FailRank() {
+  for (SimulatedRank& rank : ranks_) {
+    if (!rank.alive) continue;
+    rank.ended_by_itself = true;
+    return End(&rank, 70 + rank.number, 0);
+  }
 }
 
 void SimulatedHost::KillRank() {

@@ -29,6 +29,7 @@ struct Mistakes {
   bool no_death_timer = false;       // nobody ends a daemon that has been stopped
   bool lost_stops_count = false;     // a Stop without an answer counts as done
   bool pauses_go_unnoticed = false;  // dsrun does not know that it has not run
+  bool first_by_arrival = false;     // the first failure is the one that is reported first
 };
 
 // RankLife is how one rank of one generation goes about it.
@@ -54,8 +55,9 @@ class SimulatedHost {
  public:
   struct Options {
     Time lease{};
-    Time boot_offset{};     // of its clock from simulated time
-    Time clean_up_after{};  // the guardian's, within kLeaseCleanUp
+    Time boot_offset{};                        // of its clock from simulated time
+    std::function<std::int64_t()> wall_clock;  // somebody sets it again and again
+    Time clean_up_after{};                     // the guardian's, within kLeaseCleanUp
     Mistakes mistakes;
     std::function<RankLife(int rank, int generation)> live;
     std::function<void(int generation)> on_launch;  // ranks of it begin
@@ -80,6 +82,7 @@ class SimulatedHost {
   void PauseDaemon() { paused_ = true; }
   void ResumeDaemon();
   void KillRank();  // one, if there is any
+  void FailRank();  // with a status of its own
 
   const std::deque<SimulatedRank>& ranks() const { return ranks_; }
   bool lives(const SimulatedRank& rank) const { return rank.alive || rank.left_children; }

@@ -32,6 +32,9 @@ SimulatedJob::SimulatedJob(const Scenario& scenario, std::uint64_t seed, const M
     if (mistakes_.pauses_go_unnoticed) return std::nullopt;
     return table_.FindOwnPause(clock_.now());
   };
+  parts.convert_time = [this](int number, Time boot_time) {
+    return ConvertTime(number, boot_time);
+  };
   machine_ = std::make_unique<cli::JobMachine>(MakePlan(), std::move(parts));
 }
 
@@ -61,15 +64,18 @@ StatusOr<cli::RankProgram> SimulatedJob::ForGeneration(int generation) const {
 void SimulatedJob::StartHost(int number) {
   SimulatedHost::Options options{.lease = Seconds(scenario_.lease_seconds),
                                  .boot_offset = Seconds(Draw(0, 1e6)),
+                                 .wall_clock = {},
                                  .clean_up_after = Seconds(Draw(0, 0.99)),
                                  .mistakes = mistakes_,
                                  .live = {},
                                  .on_launch = {},
                                  .on_change = {}};
+  options.wall_clock = [this] { return static_cast<std::int64_t>(Draw(0, 1e18)); };
   options.live = [this](int /*rank*/, int generation) { return DrawLife(generation); };
   options.on_launch = [this](int generation) { OnLaunchAt(generation); };
   options.on_change = [this, number] { Pump(number); };
   links_[number];
+  clocks_[number];
   hosts_[number] = std::make_unique<SimulatedHost>(&clock_, std::move(options));
   terms_.emplace(number, cli::LeaseTerm(clock_.now()));
   table_.Add(number, clock_.now());
@@ -260,6 +266,11 @@ void SimulatedJob::Look() {
   });
 }
 
+std::optional<cli::TimeRange> SimulatedJob::ConvertTime(int number, Time boot_time) const {
+  if (mistakes_.first_by_arrival) return std::nullopt;
+  return clocks_.at(number).Convert(boot_time, clock_.now());
+}
+
 void SimulatedJob::Renew(int number, bool release) {
   const auto boot = std::make_shared<std::uint64_t>(0);
   Call(
@@ -268,9 +279,12 @@ void SimulatedJob::Renew(int number, bool release) {
         *boot = static_cast<std::uint64_t>(host->boot_time().count());
         return host->Renew(answered, release);
       },
-      [this, number, boot](const Status& status) {
-        AtDsrun([this, number, boot, status] {
-          if (status.ok()) terms_.at(number).OnAnswer(*boot, clock_.now());
+      [this, number, boot, sent = clock_.now()](const Status& status) {
+        AtDsrun([this, number, boot, sent, status] {
+          if (status.ok()) {
+            terms_.at(number).OnAnswer(*boot, clock_.now());
+            clocks_[number].OnAnswer(sent, Time(static_cast<std::int64_t>(*boot)), clock_.now());
+          }
           table_.OnRenewed(number, status, clock_.now());
         });
       });

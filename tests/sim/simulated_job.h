@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/host/host_clock.h"
 #include "cli/host/lease_table.h"
 #include "cli/host/lease_term.h"
 #include "cli/job/job_machine.h"
@@ -56,6 +57,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
     Time blocked_down_until{};  // towards the host
     Time blocked_up_until{};
     Time slow_until{};
+    Time flooded_until{};
     // The stream of events of a generation.
     int watched = -1;
     bool broken = false;
@@ -74,6 +76,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   RankLife DrawLife(int generation);
   void Inject(const Fault& fault);
   void InjectOnHost(const Fault& fault);
+  void FailEverywhere();
   void PauseDsrun(Time length);
   void SendUserSignal();
   void OnLaunchAt(int generation);
@@ -103,6 +106,8 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void Renew(int number, bool release);
   void Abandon(int number);
 
+  std::optional<cli::TimeRange> ConvertTime(int number, Time boot_time) const;
+
   // The network.
   void Call(int number, Time timeout, bool is_start, std::function<Status()> serve,
             std::function<void(const Status&)> done);
@@ -117,6 +122,8 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
 
   // It is stopped, and is to end in time, whatever becomes of the request.
   void ExpectEndOf(int generation);
+  void RecordExit(int number, int generation, const v1::RankExited& exit);
+  void CheckFirst(const cli::Verdict& verdict);
   void CheckVerdict();
   bool IsExplained(const cli::Verdict& verdict) const;
   bool WasInjected(std::initializer_list<FaultKind> kinds, int host) const;
@@ -133,6 +140,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   std::map<int, std::unique_ptr<SimulatedHost>> hosts_;  // by number
   std::map<int, Link> links_;
   std::map<int, cli::LeaseTerm> terms_;
+  std::map<int, cli::HostClock> clocks_;
   cli::UserStop stop_;
   cli::LeaseTable table_;
   std::unique_ptr<cli::JobMachine> machine_;
@@ -141,6 +149,13 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   bool starts_cancelled_ = false;
   std::uint32_t next_port_ = 40000;
   std::set<int> stopped_;  // generations
+  // An end of a rank, without a stop, that dsrun knows.
+  struct FailedRank {
+    int number = 0;
+    int generation = 0;
+    Time when{};
+  };
+  std::vector<FailedRank> failed_;  // in the order of their reports
   std::optional<Time> ended_;
   std::deque<std::string> trace_;
   Ending ending_;

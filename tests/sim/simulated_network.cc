@@ -23,6 +23,7 @@ void SimulatedJob::Inject(const Fault& fault) {
         std::to_string(fault.host));
   if (fault.kind == FaultKind::kPauseDsrun) return PauseDsrun(fault.length);
   if (fault.kind == FaultKind::kUserSignal) return SendUserSignal();
+  if (fault.kind == FaultKind::kFailEverywhere) return FailEverywhere();
   if (hosts_.contains(fault.host) && hosts_[fault.host] != nullptr) InjectOnHost(fault);
 }
 
@@ -51,9 +52,19 @@ void SimulatedJob::InjectOnHost(const Fault& fault) {
       return;
     case FaultKind::kKillRank:
       return host->KillRank();
+    case FaultKind::kFlood:
+      link.flooded_until = end;
+      return;
     case FaultKind::kPauseDsrun:
     case FaultKind::kUserSignal:
+    case FaultKind::kFailEverywhere:
       return;
+  }
+}
+
+void SimulatedJob::FailEverywhere() {
+  for (const auto& [number, host] : hosts_) {
+    clock_.After(Seconds(Draw(0, 1)), [host = host.get()] { host->FailRank(); });
   }
 }
 
@@ -156,7 +167,8 @@ void SimulatedJob::Pump(int number) {
   SimulatedHost* const host = hosts_[number].get();
   const auto& log = host->log(link.watched);
   for (; link.sent < log.size() && clock_.now() >= link.blocked_up_until; ++link.sent) {
-    link.last_arrival = std::max(link.last_arrival, clock_.now() + DrawDelay(link));
+    const Time behind = clock_.now() < link.flooded_until ? Seconds(Draw(0, 2)) : Time(0);
+    link.last_arrival = std::max(link.last_arrival, clock_.now() + DrawDelay(link) + behind);
     const auto arrive = [this, number, generation = link.watched, index = link.sent,
                          event = log[link.sent]] {
       AtDsrun([=, this] {
@@ -164,6 +176,7 @@ void SimulatedJob::Pump(int number) {
         if (to.watched != generation || index != to.seen) return;
         ++to.seen;
         table_.OnEvent(number, clock_.now());
+        if (event.has_rank_exited()) RecordExit(number, generation, event.rank_exited());
         auto batch = std::make_shared<v1::EventBatch>();
         *batch->add_events() = event;
         Feed(cli::HostEvents{number, generation, std::move(batch)});

@@ -21,7 +21,7 @@ Scenario DrawScenario(std::uint64_t seed) {
                     .faults = {}};
   const int count = draw(0, 3);
   for (int i = 0; i < count; ++i) {
-    Fault fault{.kind = static_cast<FaultKind>(draw(0, 8)),
+    Fault fault{.kind = static_cast<FaultKind>(draw(0, 10)),
                 .host = draw(0, scenario.hosts - 1),
                 .begin = Seconds(draw(0, 40'000) / 1000.0),
                 .length = Seconds(draw(100, 30'000) / 1000.0)};
@@ -91,11 +91,34 @@ void SimulatedJob::ExpectEndOf(int generation) {
   });
 }
 
+void SimulatedJob::RecordExit(int number, int generation, const v1::RankExited& exit) {
+  if (exit.stopping() || (exit.exit_code() == 0 && exit.signal() == 0)) return;
+  const Time offset = hosts_[number]->boot_time() - clock_.now();
+  failed_.push_back({static_cast<int>(exit.rank()), generation,
+                     Time(static_cast<std::int64_t>(exit.boot_nanos())) - offset});
+}
+
+void SimulatedJob::CheckFirst(const cli::Verdict& verdict) {
+  // Twice the error of a clock: half of the longest round trip, and the drift since then.
+  constexpr Time kError = std::chrono::milliseconds(250);
+  const auto is_about = [&](const FailedRank& rank) {
+    return rank.generation == verdict.generation && rank.number == verdict.rank;
+  };
+  const auto culprit = std::find_if(failed_.begin(), failed_.end(), is_about);
+  if (culprit == failed_.end()) return;
+  for (const FailedRank& rank : failed_) {
+    if (rank.generation != verdict.generation || rank.when + kError >= culprit->when) continue;
+    Violate("rank " + std::to_string(rank.number) + " failed earlier than rank " +
+            std::to_string(verdict.rank) + ", which is blamed");
+  }
+}
+
 void SimulatedJob::CheckVerdict() {
   const cli::JobOutcome& outcome = machine_->outcome();
   if (!outcome.ok()) {
     const cli::Verdict& verdict = outcome.failure();
     Trace("verdict: " + verdict.message + "; " + verdict.proof);
+    CheckFirst(verdict);
     if (!IsExplained(verdict)) {
       Violate("the verdict is about nothing that has happened: " +
               std::string(cli::CauseName(verdict.cause)) + " on " + verdict.host + ": " +

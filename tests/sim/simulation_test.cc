@@ -81,5 +81,9 @@ TEST(SimulationTest, FindsAPauseOfDsrunThatIsBlamedOnAHost) {
   EXPECT_NE(FindViolation({.pauses_go_unnoticed = true}, "nothing that has happened"), "");
 }
 
+TEST(SimulationTest, FindsAFailureThatIsNotTheFirst) {
+  EXPECT_NE(FindViolation({.first_by_arrival = true}, "failed earlier"), "");
+}
+
 }  // namespace
 }  // namespace ds::sim

@@ -14,9 +14,19 @@ constexpr auto kUnavailable = static_cast<std::int64_t>(StatusCode::kUnavailable
 
 bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
 
+template <typename Predicate>
+std::vector<const FailedExit*> Select(const std::vector<FailedExit>& failures, Predicate is_taken) {
+  std::vector<const FailedExit*> selected;
+  for (const FailedExit& each : failures) {
+    if (is_taken(each)) selected.push_back(&each);
+  }
+  return selected;
+}
+
 }  // namespace
 
-void FailureJudge::OnEvent(const std::string& host, const v1::Event& event) {
+void FailureJudge::OnEvent(const std::string& host, const v1::Event& event,
+                           const std::optional<TimeRange>& when) {
   switch (event.what_case()) {
     case v1::Event::kRankStarted:
       processes_[static_cast<int>(event.rank_started().rank())] = {
@@ -26,7 +36,7 @@ void FailureJudge::OnEvent(const std::string& host, const v1::Event& event) {
       OnReport(event.rank_report());
       break;
     case v1::Event::kRankExited:
-      OnExit(host, event.rank_exited());
+      OnExit({.host = host, .exit = event.rank_exited(), .when = when});
       break;
     case v1::Event::kGenerationEnded:
       OnGenerationEnded(host, event.generation_ended().stop_cause());
@@ -52,20 +62,22 @@ void FailureJudge::OnReport(const v1::RankReport& report) {
   }
 }
 
-void FailureJudge::OnExit(const std::string& host, const v1::RankExited& exit) {
-  if (!EndedBadly(exit)) return;
-  if (exit.stopping()) {  // the daemon was stopping the ranks, so this is rarely the first failure
-    if (!stopped_badly_.has_value()) stopped_badly_ = Culprit{host, exit};
-    if (!failed_anyway_.has_value() && FailedAnyway(exit)) failed_anyway_ = Culprit{host, exit};
-  } else if (!failed() || (IsOpen() && !IsConsequence({host, exit}))) {
-    culprit_ = Culprit{host, exit};
+void FailureJudge::OnExit(FailedExit failed) {
+  if (!EndedBadly(failed.exit)) return;
+  if (failed.exit.stopping()) {
+    stopped_.push_back(std::move(failed));  // rarely the first failure
+  } else if (!other_.has_value()) {
+    failed_.push_back(std::move(failed));
   }
 }
 
-bool FailureJudge::IsConsequence(const Culprit& culprit) const {
-  const auto error = errors_.find(static_cast<int>(culprit.exit.rank()));
-  return culprit.exit.signal() == 0 && error != errors_.end() &&
-         error->second.code() == kUnavailable;
+bool FailureJudge::IsConsequence(const v1::RankExited& exit) const {
+  const auto error = errors_.find(static_cast<int>(exit.rank()));
+  return exit.signal() == 0 && error != errors_.end() && error->second.code() == kUnavailable;
+}
+
+std::vector<const FailedExit*> FailureJudge::FindRoots() const {
+  return Select(failed_, [this](const FailedExit& each) { return !IsConsequence(each.exit); });
 }
 
 // A daemon stops ranks with SIGTERM and SIGKILL, so only other signals are a rank's own failure. A
@@ -118,28 +130,32 @@ void FailureJudge::Blame(Verdict verdict) {
 
 void FailureJudge::BlameLoss(Verdict verdict) {
   if (!IsOpen()) return;
-  culprit_.reset();
+  failed_.clear();
   other_ = std::move(verdict);
 }
 
 // In order of preference: a failure with its own reason, the missing rank (if it ever started), the
 // first failure although it is a consequence, another cause, a failure during a stop.
 JobOutcome FailureJudge::Conclude() const {
-  if (culprit_.has_value() && IsConsequence(*culprit_)) {
-    if (failed_anyway_.has_value()) return Convict(*failed_anyway_);
+  if (const auto roots = FindRoots(); !roots.empty()) return ConvictFirst(roots);
+  const auto all = [](const FailedExit&) { return true; };
+  if (!failed_.empty()) {
+    const auto anyway =
+        Select(stopped_, [this](const FailedExit& each) { return FailedAnyway(each.exit); });
+    if (!anyway.empty()) return ConvictFirst(anyway);
     if (testimony_.has_value() &&
         processes_.contains(static_cast<int>(testimony_->error.absent(0)))) {
       return ConvictAbsent();
     }
+    return ConvictFirst(Select(failed_, all));
   }
-  if (culprit_.has_value()) return Convict(*culprit_);
   if (other_.has_value()) {
     Verdict verdict = *other_;
     // Most of these verdicts are not about one rank; rank 0's step then stands for the job's.
     if (!verdict.step.has_value()) verdict.step = LastStep(0);
     return verdict;
   }
-  if (stopped_badly_.has_value()) return Convict(*stopped_badly_);
+  if (!stopped_.empty()) return ConvictFirst(Select(stopped_, all));
   return JobOutcome();
 }
 
@@ -161,7 +177,16 @@ Verdict FailureJudge::ConvictAbsent() const {
   return verdict;
 }
 
-Verdict FailureJudge::Convict(const Culprit& culprit) const {
+Verdict FailureJudge::ConvictFirst(const std::vector<const FailedExit*>& failures) const {
+  const FailedExit& first = *FindFirst(failures);
+  Verdict verdict = Convict(first);
+  // What a stop does to the ranks of a host says nothing about the cause.
+  const std::string next = first.exit.stopping() ? "" : DescribeNext(first, failures);
+  if (!next.empty()) verdict.proof += "; " + next;
+  return verdict;
+}
+
+Verdict FailureJudge::Convict(const FailedExit& culprit) const {
   const int rank = static_cast<int>(culprit.exit.rank());
   const auto error = errors_.find(rank);
   return MakeRankVerdict({.host = culprit.host,

@@ -3,10 +3,11 @@
 // FailureJudge evaluates the events of one generation and determines which rank or host failed
 // first, and why.
 //
-// "First" is the first rank, in the order seen by the controller, that failed while no stop was in
-// progress. Consequences are never blamed: if a rank reports that it ended because another one was
-// missing, the blame goes to a rank that failed for a reason of its own, or to a lost host, even if
-// that is seen later; otherwise to the missing rank, although it is alive.
+// "First" is the first rank, by the clocks of the hosts, that failed while no stop was in progress;
+// where the clocks do not tell, the first in the order seen by the controller (failure_order.h).
+// Consequences are never blamed: if a rank reports that it ended because another one was missing,
+// the blame goes to a rank that failed for a reason of its own, or to a lost host, even if that is
+// later; otherwise to the missing rank, although it is alive.
 //
 // Pure: no I/O, no clock. Not thread-safe.
 
@@ -14,8 +15,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "cli/host/host_clock.h"
 #include "cli/host/lease_keeper.h"
+#include "cli/job/verdict/failure_order.h"
 #include "cli/job/verdict/stopped_ranks.h"
 #include "cli/job/verdict/verdict.h"
 #include "proto/dsrun.pb.h"
@@ -29,7 +33,9 @@ class FailureJudge {
  public:
   explicit FailureJudge(int generation) : generation_(generation) {}
 
-  void OnEvent(const std::string& host, const v1::Event& event);
+  // `when` is the time of a rank's end, by this machine's clock; nullopt: unknown.
+  void OnEvent(const std::string& host, const v1::Event& event,
+               const std::optional<TimeRange>& when = std::nullopt);
   // Records that the user stops the job with SIGINT, SIGTERM or SIGHUP. Only the first signal
   // counts, and only if no rank has failed before.
   void OnUserStop(int signal);
@@ -43,17 +49,12 @@ class FailureJudge {
   void OnHostLost(const std::string& host, const HostChange& change);
 
   // Returns true as soon as the generation must end.
-  bool failed() const { return culprit_.has_value() || other_.has_value(); }
+  bool failed() const { return !failed_.empty() || other_.has_value(); }
 
   // Call it after the end of every host's stream. Success: every rank ended with status 0.
   JobOutcome Conclude() const;
 
  private:
-  struct Culprit {
-    std::string host;
-    v1::RankExited exit;
-  };
-
   struct StartedRank {
     std::string host;
     int pid = 0;
@@ -67,24 +68,28 @@ class FailureJudge {
 
   // Returns true if the rank ended because another rank was missing, according to its report. A
   // rank that a signal killed has failed by itself, despite its report.
-  bool IsConsequence(const Culprit& culprit) const;
+  bool IsConsequence(const v1::RankExited& exit) const;
   // Returns true if a rank that failed during a stop would have failed without the stop.
   bool FailedAnyway(const v1::RankExited& exit) const;
-  // Returns true while no root cause is known: nothing failed, or only a consequence.
-  bool IsOpen() const { return !other_ && (!culprit_ || IsConsequence(*culprit_)); }
+  // Returns true while no root cause is known: nothing failed, or only consequences.
+  bool IsOpen() const { return !other_ && FindRoots().empty(); }
+  // Returns the failures without a stop that are not consequences.
+  std::vector<const FailedExit*> FindRoots() const;
 
   void OnReport(const v1::RankReport& report);
   // Returns the verdict on the missing rank, as the first report of a missing live rank describes
   // it.
   Verdict ConvictAbsent() const;
-  void OnExit(const std::string& host, const v1::RankExited& exit);
+  void OnExit(FailedExit failed);
   void OnGenerationEnded(const std::string& host, v1::StopCause cause);
   // Sets the verdict. Only the first counts, and only if no rank has failed before.
   void Blame(Verdict verdict);
   // Sets the verdict of a loss, which also replaces the blame of a rank that reported a missing
   // rank.
   void BlameLoss(Verdict verdict);
-  Verdict Convict(const Culprit& culprit) const;
+  Verdict Convict(const FailedExit& culprit) const;
+  // Returns the verdict on the first of the failures, which are not empty.
+  Verdict ConvictFirst(const std::vector<const FailedExit*>& failures) const;
   std::optional<std::int64_t> LastStep(int rank) const;
 
   const int generation_;
@@ -93,10 +98,10 @@ class FailureJudge {
   std::map<int, StartedRank> processes_;   // by rank
   std::set<int> left_;                     // ranks that reported their end before any failed
   std::optional<Testimony> testimony_;     // the first report of missing live ranks
-  std::optional<Culprit> culprit_;         // the first rank that failed
-  std::optional<Culprit> stopped_badly_;   // the first that failed during a stop
-  std::optional<Culprit> failed_anyway_;   // the first of these with a reason of its own
-  std::optional<Verdict> other_;           // another first cause: the user's stop, a lost daemon
+  // By arrival. A daemon stops the ranks of its host at their first failure, so that these are few.
+  std::vector<FailedExit> failed_;   // the failures without a stop
+  std::vector<FailedExit> stopped_;  // the failures during a stop
+  std::optional<Verdict> other_;     // another first cause: the user's stop, a lost daemon
 };
 
 }  // namespace ds::cli
