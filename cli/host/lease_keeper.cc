@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <future>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,7 +17,7 @@ namespace ds::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kReleasePatience{2000};
-constexpr std::chrono::milliseconds kLostHostPatience{2000};
+constexpr std::chrono::milliseconds kProbeTimeout{2000};
 
 std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(duration),
@@ -25,24 +25,6 @@ std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
 }
 
 OwnPauses::Clocks ReadClocks() { return {.boot = BootTime(), .awake = Clock::System().Now()}; }
-
-struct FoundChange {
-  HostDaemon* daemon;
-  HostChange change;
-};
-
-// All at once, as far as there are threads: a switch that fails takes many hosts along.
-void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds timeout) {
-  std::vector<std::pair<HostChange*, std::future<ProbeResult>>> looks;
-  for (FoundChange& each : *found) {
-    if (each.change.grade != HostGrade::kLost) continue;
-    looks.emplace_back(&each.change, std::async(std::launch::async | std::launch::deferred,
-                                                [daemon = each.daemon, timeout] {
-                                                  return daemon->Probe(timeout);
-                                                }));
-  }
-  for (auto& [change, look] : looks) change->probe = look.get();
-}
 
 }  // namespace
 
@@ -53,7 +35,8 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   void Run();
   void RenewDue(std::unique_lock<std::mutex>* lock);
   void TellChanges(std::unique_lock<std::mutex>* lock);
-  std::vector<FoundChange> FindChanges(std::chrono::nanoseconds now);
+  std::vector<HostChange> FindChanges(std::chrono::nanoseconds now);
+  void BeginProbe(HostChange lost, HostDaemon* daemon, OnChange tell);
 
   const ClocksCallback read_clocks;
   std::mutex mutex;
@@ -61,6 +44,7 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   LeaseTable table;                    // guarded by mutex, like all below
   std::map<int, HostDaemon*> daemons;  // by number
   OnChange on_change;
+  int probing = 0;    // probes of lost hosts that have not been reported
   int releasing = 0;  // releases that are not answered
   bool released = false;
   std::thread thread;
@@ -92,33 +76,54 @@ void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
   lock->lock();
 }
 
-// By the very time by which hosts are graded: this process may stand still at any place, and a
-// machine without memory lets it do so where it works. A look at the ports of lost hosts takes a
-// while of itself, and is no standstill, whoever asks for one meanwhile.
+// One reading of the clocks grades the hosts and ends the wait: this process may stand still at any
+// place, and on a machine without free memory it does so where it works.
 void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
   const OwnPauses::Clocks now = read_clocks();
   table.EndWait(now);
-  std::vector<FoundChange> found;
-  if (on_change) found = FindChanges(now.awake);
-  if (found.empty()) return table.BeginWait(now);
+  table.BeginWait(now);
+  if (!on_change) return;
+  const std::vector<HostChange> found = FindChanges(now.awake);
   const OnChange tell = on_change;
-  lock->unlock();
-  LookAtLostHosts(&found, std::min(kLostHostPatience, Milliseconds(table.lease())));
-  for (const FoundChange& each : found) tell(each.change);
-  lock->lock();
-  table.BeginWait(read_clocks());
+  for (const HostChange& change : found) {
+    HostDaemon* const daemon = daemons.at(change.host);
+    if (change.awaits_probe()) ++probing;
+    lock->unlock();
+    tell(change);
+    if (change.awaits_probe()) BeginProbe(change, daemon, tell);
+    lock->lock();
+  }
 }
 
-std::vector<FoundChange> LeaseKeeper::State::FindChanges(std::chrono::nanoseconds now) {
+// A probe waits for a host that does not answer, so it gets a thread of its own: a failed switch
+// takes many hosts along, and the leases of the others must be renewed meanwhile.
+void LeaseKeeper::State::BeginProbe(HostChange lost, HostDaemon* daemon, OnChange tell) {
+  lost.before = HostGrade::kLost;
+  const auto report = [self = shared_from_this(),
+                       tell = std::move(tell)](const HostChange& probed) {
+    tell(probed);
+    const std::lock_guard guard(self->mutex);
+    --self->probing;
+    self->changed.notify_all();
+  };
+  const auto timeout = std::min(kProbeTimeout, Milliseconds(table.lease()));
+  try {
+    std::thread([report, lost, daemon, timeout]() mutable {
+      lost.probe = daemon->Probe(timeout);
+      report(lost);
+    }).detach();
+  } catch (const std::system_error&) {
+    lost.probe = {Reachability::kUnreachable, "not probed: this machine has no free thread"};
+    report(lost);
+  }
+}
+
+std::vector<HostChange> LeaseKeeper::State::FindChanges(std::chrono::nanoseconds now) {
   for (const int number : table.present()) {
     const auto event = daemons.at(number)->LastEvent();
     if (event > event.zero()) table.OnEvent(number, event);
   }
-  std::vector<FoundChange> found;
-  for (HostChange& change : table.TakeChanges(now, Clock::System().UnixNanos())) {
-    found.push_back({daemons.at(change.host), std::move(change)});
-  }
-  return found;
+  return table.TakeChanges(now, Clock::System().UnixNanos());
 }
 
 LeaseKeeper::LeaseKeeper(std::chrono::nanoseconds lease, ClocksCallback clocks)
@@ -167,7 +172,7 @@ void LeaseKeeper::Release() {
     });
   }
   lock.lock();
-  state_->changed.wait(lock, [this] { return state_->releasing == 0; });
+  state_->changed.wait(lock, [this] { return state_->releasing == 0 && state_->probing == 0; });
 }
 
 }  // namespace ds::cli

@@ -8,7 +8,11 @@
 // graded like the others. A lost host stays lost: its lease is no longer renewed, so that its ranks
 // end.
 //
-// Thread-safe. `on_change` runs on the keeper's thread, one call at a time.
+// A thread of its own probes the port of each lost host, so that the renewals of the others do not
+// wait for it.
+//
+// Thread-safe. `on_change` runs on the keeper's thread, one call at a time, and on the threads of
+// the probes.
 
 #include <chrono>
 #include <functional>

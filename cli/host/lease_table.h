@@ -29,8 +29,14 @@ struct HostChange {
       silence{};  // until now; for a host that is alive again, until its sign of life
   std::int64_t last_sign_unix_nanos = 0;  // by this machine's clock
   std::string evidence;                   // the results of its renewals
-  ProbeResult probe;                      // of its port; only for kLost and for other machines
+  // The result of a probe of its port. A lost host of another machine is reported at once without
+  // it, and a second time with it, from kLost to kLost.
+  std::optional<ProbeResult> probe;
   bool is_of_this_machine = false;
+
+  bool awaits_probe() const {
+    return grade == HostGrade::kLost && !probe.has_value() && !is_of_this_machine;
+  }
 };
 
 class LeaseTable {

@@ -226,6 +226,11 @@ void GenerationState::On(const HostChange& change, int node_rank) {
   }
   if (change.grade != HostGrade::kLost) return;
   judge_.OnHostLost(host_name(node_rank), change);
+  if (change.before == HostGrade::kLost) {
+    unprobed_.erase(node_rank);
+    return;
+  }
+  if (change.awaits_probe()) unprobed_.insert(node_rank);
   lost_.insert(node_rank);
   LetGo(node_rank);
   Act(node_rank, AbandonHost());

@@ -74,8 +74,11 @@ class GenerationState {
   // Returns the time of the next due action; nullopt: none without an input.
   std::optional<Time> next() const;
 
-  // Returns true when no launched host has more events, or when they are given up.
-  bool ended() const { return given_up_ || (unanswered_launches_ == 0 && open_streams_ == 0); }
+  // Returns true when no launched host has more events and each lost one has been probed, or when
+  // they are given up.
+  bool ended() const {
+    return given_up_ || (unanswered_launches_ == 0 && open_streams_ == 0 && unprobed_.empty());
+  }
   bool failed() const { return judge_.failed(); }
   // Returns the outcome. The verdict also names hosts on which ranks may still run: given-up hosts,
   // other than the failed one, that did not report the end of their ranks.
@@ -138,6 +141,7 @@ class GenerationState {
   std::vector<Host> hosts_;     // by node rank
   ValueExchange exchange_;      // for a job on several hosts
   std::set<int> ended_;         // hosts that have reported the end of their ranks
+  std::set<int> unprobed_;      // lost hosts; the results of their probes follow
   bool given_up_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;

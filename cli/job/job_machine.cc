@@ -155,7 +155,8 @@ JobActions JobMachine::Handle(const JobInput& input, Time now) {
 std::optional<JobMachine::Time> JobMachine::next() const {
   if (phase_ == Phase::kRunning) return run_->next();
   if (phase_ == Phase::kAsking) return ask_again_;
-  if (phase_ == Phase::kFenced) return fence_.opens();
+  // The probe of a lost host is an input.
+  if (phase_ == Phase::kFenced && early_losses_.empty()) return fence_.opens();
   return std::nullopt;
 }
 
@@ -231,7 +232,9 @@ void JobMachine::On(const UserSignal& signal) {
 }
 
 void JobMachine::On(const HostChange& change) {
-  if (change.grade == HostGrade::kLost) early_losses_.push_back(change);
+  if (change.grade != HostGrade::kLost) return;
+  early_losses_[change.host] = change;
+  if (!pause_.has_value()) pause_ = parts_.find_own_pause();  // it is forgotten soon
 }
 
 void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
@@ -408,15 +411,10 @@ void JobMachine::AwaitFence() {
 
 void JobMachine::PassFence() {
   if (EndForUser()) return;
-  std::optional<Verdict> loss;
-  for (const HostChange& change : std::exchange(early_losses_, {})) {
-    const std::optional<int> node_rank = FindNodeRank(prepared_, change.host);
-    if (!node_rank.has_value()) continue;
-    Lose(*node_rank, /*ended=*/true);
-    if (loss.has_value()) continue;
-    loss = MakeHostLostVerdict(job_.world.hosts[*node_rank].host, change, generation_);
-  }
-  if (loss.has_value()) return Conclude(*loss);
+  // Such a host may be one that is no longer part of the world.
+  std::erase_if(early_losses_,
+                [&](const auto& each) { return !FindNodeRank(prepared_, each.first).has_value(); });
+  if (!early_losses_.empty()) return ConcludeEarlyLosses();
   if (fence_.Remaining(now_) > Time(0)) return;
   phase_ = Phase::kRunning;
   run_.emplace(GenerationState::Parts{.number = generation_,
@@ -431,6 +429,19 @@ void JobMachine::PassFence() {
                                       .convert_time = parts_.convert_time,
                                       .actions = &actions_});
   run_->Begin();
+}
+
+void JobMachine::ConcludeEarlyLosses() {
+  const auto awaits_probe = [](const auto& each) { return each.second.awaits_probe(); };
+  if (std::any_of(early_losses_.begin(), early_losses_.end(), awaits_probe)) return;
+  std::optional<Verdict> loss;
+  for (const auto& [number, change] : std::exchange(early_losses_, {})) {
+    const int node_rank = *FindNodeRank(prepared_, number);
+    Lose(node_rank, /*ended=*/true);
+    if (loss.has_value()) continue;
+    loss = MakeHostLostVerdict(job_.world.hosts[node_rank].host, change, generation_);
+  }
+  Conclude(*loss);
 }
 
 void JobMachine::FollowGeneration() {

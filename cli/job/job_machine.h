@@ -136,6 +136,8 @@ class JobMachine {
   // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
   // job.
   void PassFence();
+  // Ends the job because of the hosts that were lost while no rank ran.
+  void ConcludeEarlyLosses();
   // Ends the job between generations if the user has sent a signal; else returns false.
   bool EndForUser();
   // Checks whether the running generation has ended.
@@ -168,8 +170,8 @@ class JobMachine {
     bool ended;  // it has reported the end of its ranks
   };
   std::string python_warning_;            // the last one
-  std::map<int, LostHost> lost_;          // by node rank
-  std::vector<HostChange> early_losses_;  // while no rank ran
+  std::map<int, LostHost> lost_;            // by node rank
+  std::map<int, HostChange> early_losses_;  // while no rank ran; by number
   std::string unended_;  // processes of the last generation that may still run; "" = none
   int awaited_ = 0;      // number of outstanding responses
   int spare_ = 0;        // the spare for the first lost host

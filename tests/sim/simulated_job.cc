@@ -254,6 +254,7 @@ void SimulatedJob::Look() {
   for (const int number : table_.TakeDue(clock_.now())) Renew(number, /*release=*/false);
   for (const cli::HostChange& change : table_.TakeChanges(clock_.now(), clock_.now().count())) {
     Feed(change);
+    if (change.awaits_probe()) Probe(change);
   }
   if (ended_.has_value()) return;
   const auto clocks = [this] { return cli::OwnPauses::Clocks{clock_.now(), clock_.now()}; };
@@ -269,6 +270,14 @@ void SimulatedJob::Look() {
 std::optional<cli::TimeRange> SimulatedJob::ConvertTime(int number, Time boot_time) const {
   if (mistakes_.first_by_arrival) return std::nullopt;
   return clocks_.at(number).Convert(boot_time, clock_.now());
+}
+
+void SimulatedJob::Probe(cli::HostChange lost) {
+  lost.before = lost.grade;
+  lost.probe = {hosts_[lost.host]->has_daemon() ? cli::Reachability::kListening
+                                                : cli::Reachability::kUnreachable,
+                "probed"};
+  clock_.After(Seconds(Draw(0, 2)), [this, lost] { Feed(lost); });
 }
 
 void SimulatedJob::Renew(int number, bool release) {

@@ -103,6 +103,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
                 std::shared_ptr<Response> response = std::make_shared<Response>());
   void ScheduleMachine();
   void Look();
+  void Probe(cli::HostChange lost);
   void Renew(int number, bool release);
   void Abandon(int number);
 

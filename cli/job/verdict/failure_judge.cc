@@ -107,7 +107,13 @@ void FailureJudge::OnDaemonLost(const std::string& host, const std::string& why)
 }
 
 void FailureJudge::OnHostLost(const std::string& host, const HostChange& change) {
-  BlameLoss(MakeHostLostVerdict(host, change, generation_));
+  if (IsOpen()) {
+    lost_host_ = change.host;
+  } else if (lost_host_ != change.host) {
+    return;
+  }
+  failed_.clear();
+  other_ = MakeHostLostVerdict(host, change, generation_);
 }
 
 void FailureJudge::OnStall(const StalledRank& stalled) {

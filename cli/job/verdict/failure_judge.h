@@ -45,7 +45,8 @@ class FailureJudge {
   void OnDaemonLost(const std::string& host, const std::string& why);
   // Records a stopped rank that other ranks wait for.
   void OnStall(const StalledRank& stalled);
-  // Records that a host was silent for the duration of its lease.
+  // Records that a host was silent for the duration of its lease. A second call for the host adds
+  // the result of a probe.
   void OnHostLost(const std::string& host, const HostChange& change);
 
   // Returns true as soon as the generation must end.
@@ -102,6 +103,7 @@ class FailureJudge {
   std::vector<FailedExit> failed_;   // the failures without a stop
   std::vector<FailedExit> stopped_;  // the failures during a stop
   std::optional<Verdict> other_;     // another first cause: the user's stop, a lost daemon
+  std::optional<int> lost_host_;     // the number of the host whose loss is other_
 };
 
 }  // namespace ds::cli

@@ -210,24 +210,25 @@ Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, i
 }
 
 Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation) {
-  if (change.probe.reachability == Reachability::kRefused) {
-    return MakeDaemonLostVerdict(host, change.evidence + "; its port: " + change.probe.detail,
-                                 generation);
-  }
   if (change.is_of_this_machine) return MakeLocalDaemonLostVerdict(host, change, generation);
-  const bool listens = change.probe.reachability == Reachability::kListening;
+  const std::string evidence =
+      change.evidence + (change.probe.has_value() ? "; its port: " + change.probe->detail : "");
+  const auto found = [&](Reachability what) {
+    return change.probe.has_value() && change.probe->reachability == what;
+  };
+  if (found(Reachability::kRefused)) return MakeDaemonLostVerdict(host, evidence, generation);
   return {
       .cause = Cause::kHostLost,
       .host = host,
       .exit_code = kExitHostLost,
       .generation = generation,
       .message = "host " + host + " is lost: it sent nothing for " + FormatSeconds(change.silence),
-      .proof = "last message at " + FormatTime(change.last_sign_unix_nanos) + "; " +
-               change.evidence + "; its port: " + change.probe.detail,
-      .hint = listens ? "the host answers but dsrund does not: was it stopped, or is the host out "
-                        "of memory or its disk stuck? Its ranks are ended with its lease"
-                      : "is the host up, and the network to it? Its daemon stops its ranks on its "
-                        "own, because it receives nothing from dsrun either"};
+      .proof = "last message at " + FormatTime(change.last_sign_unix_nanos) + "; " + evidence,
+      .hint = found(Reachability::kListening)
+                  ? "the host answers but dsrund does not: was it stopped, or is the host out "
+                    "of memory or its disk stuck? Its ranks are ended with its lease"
+                  : "is the host up, and the network to it? Its daemon stops its ranks on its "
+                    "own, because it receives nothing from dsrun either"};
 }
 
 Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation) {

@@ -196,7 +196,7 @@ TEST(FailureJudgeTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
   FailureJudge judge(0);
   judge.OnHostLost("b", {.grade = HostGrade::kLost,
                          .evidence = "1 renewal of its lease failed: reset",
-                         .probe = {Reachability::kRefused, "10.0.0.2:1: Connection refused"}});
+                         .probe = {{Reachability::kRefused, "10.0.0.2:1: Connection refused"}}});
   const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
@@ -205,10 +205,28 @@ TEST(FailureJudgeTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
             "1 renewal of its lease failed: reset; its port: 10.0.0.2:1: Connection refused");
 }
 
+TEST(FailureJudgeTest, AProbeAddsToTheVerdictOfItsHostOnly) {
+  const auto lost = [](int host) {
+    return HostChange{.host = host, .grade = HostGrade::kLost, .evidence = "no answer"};
+  };
+  FailureJudge judge(0);
+  judge.OnHostLost("b", lost(1));
+  EXPECT_EQ(judge.Conclude().failure().proof.find("its port"), std::string::npos);
+  judge.OnHostLost("c", lost(2));
+  HostChange probed = lost(2);
+  probed.probe = {Reachability::kRefused, "10.0.0.3:1: Connection refused"};
+  judge.OnHostLost("c", probed);
+  EXPECT_EQ(judge.Conclude().failure().host, "b");
+  EXPECT_EQ(judge.Conclude().failure().cause, Cause::kHostLost);
+  probed.host = 1;
+  judge.OnHostLost("b", probed);
+  EXPECT_EQ(judge.Conclude().failure().cause, Cause::kDaemonLost);
+}
+
 TEST(FailureJudgeTest, AnOpenPortMeansThatTheHostIsThere) {
   FailureJudge judge(0);
   judge.OnHostLost("b", {.grade = HostGrade::kLost,
-                         .probe = {Reachability::kListening, "10.0.0.2:1 takes connections"}});
+                         .probe = {{Reachability::kListening, "10.0.0.2:1 takes connections"}}});
   const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();

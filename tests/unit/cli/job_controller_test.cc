@@ -168,14 +168,25 @@ HostChange Lost(int host) {
           .silence = std::chrono::seconds(30),
           .last_sign_unix_nanos = 1'700'000'000'000'000'000,
           .evidence = "5 renewals of its lease failed, the last: deadline exceeded",
-          .probe = {Reachability::kUnreachable, "10.0.0.2:1: No route to host"}};
+          .probe = {{Reachability::kUnreachable, "10.0.0.2:1: No route to host"}}};
 }
 
 TEST_F(JobControllerTest, ALostHostEndsTheJobAndIsNotWaitedFor) {
   AddHost("a", {{Output(0, "running\n")}});
   AddHost("b", {{}});
   JobController& controller = Controller();
-  observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
+  std::jthread probe;
+  observer_.on_output = [&] {
+    HostChange lost = Lost(1);
+    lost.probe.reset();
+    controller.OnHostChange(lost);
+    // The ranks of "a" may end before the probe.
+    probe = std::jthread([&controller] {
+      HostChange probed = Lost(1);
+      probed.before = HostGrade::kLost;
+      controller.OnHostChange(probed);
+    });
+  };
   const JobOutcome outcome = controller.Run();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "cli/host/lease_table.h"
@@ -60,7 +62,10 @@ class LeaseDaemon : public HostDaemon {
     return events ? std::chrono::steady_clock::now().time_since_epoch()
                   : std::chrono::nanoseconds(0);
   }
-  ProbeResult Probe(milliseconds) const override { return {Reachability::kRefused, "nobody"}; }
+  ProbeResult Probe(milliseconds) const override {
+    if (on_probe) on_probe();
+    return {Reachability::kRefused, "nobody"};
+  }
 
   bool AwaitRenewals(int count) {
     std::unique_lock lock(mutex_);
@@ -76,6 +81,7 @@ class LeaseDaemon : public HostDaemon {
   }
 
   std::function<void()> on_renew;
+  std::function<void()> on_probe;
   bool has_lease = true;
   std::atomic<bool> answer = true;
   std::atomic<bool> events = false;
@@ -209,7 +215,10 @@ TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
   EXPECT_GE(changes.last.silence, kLease);
   EXPECT_GT(changes.last.last_sign_unix_nanos, 0);
   EXPECT_NE(changes.last.evidence.find("connection reset"), std::string::npos);
-  EXPECT_EQ(changes.last.probe.detail, "nobody");
+  EXPECT_TRUE(changes.last.awaits_probe());
+  changes.GradesUntil(HostGrade::kLost);
+  EXPECT_EQ(changes.last.before, HostGrade::kLost);
+  EXPECT_EQ(changes.last.probe.value_or(ProbeResult()).detail, "nobody");
   // A renewal now would keep ranks alive that the job has written off.
   const int renewals = host.renewals();
   host.answer = true;
@@ -219,6 +228,48 @@ TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
   EXPECT_EQ(host.renewals(), renewals);
   keeper.Release();
   EXPECT_EQ(host.releases(), 0);
+}
+
+TEST(LeaseKeeperTest, AProbeThatBlocksDelaysNeitherRenewalsNorTheReportOfTheLoss) {
+  LeaseDaemon lost;
+  lost.answer = false;
+  LeaseDaemon other;
+  std::promise<void> probed;
+  const std::shared_future<void> end_probe = probed.get_future().share();
+  lost.on_probe = [end_probe] { end_probe.wait(); };
+  Changes changes;
+  LeaseKeeper keeper(kLease);
+  keeper.Listen(changes.Listener());
+  keeper.Add(0, &lost);
+  keeper.Add(1, &other);
+  changes.GradesUntil(HostGrade::kLost);
+  EXPECT_EQ(changes.last.host, 0);
+  EXPECT_FALSE(changes.last.probe.has_value());
+  EXPECT_TRUE(other.AwaitRenewals(other.renewals() + 12)) << "two leases";
+  probed.set_value();
+  changes.GradesUntil(HostGrade::kLost);
+  EXPECT_TRUE(changes.last.probe.has_value());
+}
+
+TEST(LeaseKeeperTest, NoReportOfAProbeFollowsTheRelease) {
+  LeaseDaemon lost;
+  lost.answer = false;
+  std::promise<void> began;
+  std::promise<void> probed;
+  const std::shared_future<void> end_probe = probed.get_future().share();
+  lost.on_probe = [&began, end_probe] {
+    began.set_value();
+    end_probe.wait();
+  };
+  std::atomic<int> reports = 0;
+  LeaseKeeper keeper(kLease);
+  keeper.Listen([&](const HostChange& change) { reports += change.probe.has_value(); });
+  keeper.Add(0, &lost);
+  began.get_future().wait();
+  std::jthread release([&keeper] { keeper.Release(); });
+  probed.set_value();
+  release.join();
+  EXPECT_EQ(reports, 1);
 }
 
 TEST(LeaseKeeperTest, EventsKeepAHostAliveWithoutAnswers) {

@@ -204,7 +204,7 @@ TEST_F(StoppedJobTest, AHostThatDidNotConfirmItsRanksEndIsNamed) {
     if (stop_.signal() == 0) {
       controller.OnSignal(SIGINT);
     } else {
-      controller.OnHostChange({.host = 1, .grade = HostGrade::kLost});
+      controller.OnHostChange({.host = 1, .grade = HostGrade::kLost, .probe = ProbeResult()});
     }
   };
   frozen.unanswered_stops = 1'000'000;
