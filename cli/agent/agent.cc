@@ -276,6 +276,7 @@ class Agent {
 };
 
 Status Agent::Start(UniqueFd first_front) try {
+  DS_RETURN_IF_ERROR(job_.run_directory->TakeOverLock());
   StatusOr<AgentSocket> socket = AgentSocket::Listen(job_.run_directory->path());
   unreachable_ = socket.status();
   DS_RETURN_IF_ERROR(

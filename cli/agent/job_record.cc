@@ -8,6 +8,7 @@
 #include "cli/agent/verdict_message.h"
 #include "cli/job/final_status.h"
 #include "cli/job/verdict/make_verdict.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/shell_quote.h"
@@ -90,7 +91,7 @@ void JobRecord::Write(const HostEvent& event) {
       generation_ = event.generation;
       return;
     }
-    status_.OnEvent(event);
+    status_.OnEvent(event, Clock::System().Now());
   }
   v1::FromAgent message;
   message.mutable_event()->set_host(event.host);
@@ -121,8 +122,6 @@ std::string JobRecord::Describe() const {
 }
 
 void JobRecord::OnQuiet() {
-  // A write that fails here fails again with the next output.
-  static_cast<void>(run_directory_->Flush());
   v1::FromAgent message;
   message.mutable_quiet();
   fronts_->Publish(message);
@@ -160,6 +159,7 @@ void JobRecord::GiveUp() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(given_up_, true)) return;  // the verdict, put later, gets its moment
   }
+  run_directory_->disk().GiveUp();
   writer_.GiveUp();
 }
 
@@ -199,7 +199,6 @@ Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
 }
 
 int JobRecord::Conclude(JobOutcome outcome) {
-  writer_.Put([this] { static_cast<void>(run_directory_->Flush()); });  // logs that are whole
   const bool is_kept = writer_.Flush();
   Verdict verdict;
   {

@@ -34,7 +34,10 @@ class JobRecord : public JobObserver {
         writer_([this] { OnQuiet(); }) {}
 
   // Starts the thread. Throws std::system_error if the machine has no free thread.
-  void Begin() { writer_.Start(); }
+  void Begin() {
+    run_directory_->disk().Listen([this](const std::string& text) { OnNotice(text); });
+    writer_.Start();
+  }
 
   // Shows the notices of the plan, before anything starts.
   void ShowNotices();

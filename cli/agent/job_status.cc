@@ -36,8 +36,8 @@ void JobStatus::BeginGeneration(int generation) {
   for (Rank& rank : ranks_) rank = {.host = rank.host};
 }
 
-void JobStatus::OnEvent(const HostEvent& event) {
-  progress_.OnEvent(event.event);
+void JobStatus::OnEvent(const HostEvent& event, std::chrono::nanoseconds now) {
+  progress_.OnEvent(event.event, now);
   if (event.generation > generation_) BeginGeneration(event.generation);
   if (event.event.has_rank_started()) {
     Rank* const rank = Find(event.event.rank_started().rank());

@@ -11,6 +11,7 @@
 //
 // Pure. Not thread-safe.
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -28,7 +29,8 @@ class JobStatus {
  public:
   explicit JobStatus(const JobPlan& plan);
 
-  void OnEvent(const HostEvent& event);
+  // `now` is the time of a monotonic clock.
+  void OnEvent(const HostEvent& event, std::chrono::nanoseconds now);
   void OnStop() { stopping_ = true; }
   void OnEnd(const JobOutcome& outcome) { outcome_ = outcome; }
   const Progress& progress() const { return progress_; }

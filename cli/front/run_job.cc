@@ -60,6 +60,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
                                                         .after = std::move(after)});
   if (!started.ok()) return Refuse(MakeStartVerdict(started.status()), run_directory, &front);
   agent = *std::move(started);
+  run_directory->LeaveLock();
   UniqueFd connection = agent->TakeConnection();
   if (const Status begun = front.Begin(); !begun.ok()) {
     connection.Reset();  // without its front the agent ends the job

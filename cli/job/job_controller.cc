@@ -73,22 +73,21 @@ JobController::JobController(JobPlan job, const Program* program,
     : options_(options),
       program_(program),
       inputs_(std::make_shared<Inputs>()),
-      machine_(
-          std::move(job),
-          {.program = program,
-           .observer = observer,
-           .stop = options.stop,
-           .has_input = options.input != nullptr,
-           .draw_key = DrawRankKey,
-           .find_own_pause =
-               [leases = options.leases] {
-                 return leases == nullptr ? std::nullopt : leases->FindOwnPause();
-               },
-           .unix_nanos = [] { return Clock::System().UnixNanos(); },
-           .convert_time =
-               [this](int host, std::chrono::nanoseconds boot_time) {
-                 return daemons_.at(host)->ConvertTime(boot_time);
-               }}) {
+      machine_(std::move(job), {.program = program,
+                                .observer = observer,
+                                .stop = options.stop,
+                                .has_input = options.input != nullptr,
+                                .draw_key = DrawRankKey,
+                                .find_own_pause =
+                                    [leases = options.leases] {
+                                      return leases == nullptr ? std::nullopt
+                                                               : leases->FindOwnPause();
+                                    },
+                                .unix_nanos = [] { return Clock::System().UnixNanos(); },
+                                .convert_time =
+                                    [this](int host, std::chrono::nanoseconds boot_time) {
+                                      return daemons_.at(host)->ConvertTime(boot_time);
+                                    }}) {
   for (std::size_t i = 0; i < daemons.size(); ++i) daemons_[static_cast<int>(i)] = daemons[i];
 }
 

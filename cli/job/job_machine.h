@@ -169,7 +169,7 @@ class JobMachine {
     std::string name;
     bool ended;  // it has reported the end of its ranks
   };
-  std::string python_warning_;            // the last one
+  std::string python_warning_;              // the last one
   std::map<int, LostHost> lost_;            // by node rank
   std::map<int, HostChange> early_losses_;  // while no rank ran; by number
   std::string unended_;  // processes of the last generation that may still run; "" = none

@@ -54,6 +54,11 @@ class RunDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  // For the two processes of a job that is handed over: the child that goes on with it names itself
+  // as the holder of the lock, and the parent closes its own end. No other function of the parent's
+  // object may be called then, except WriteVerdict when the child has ended.
+  Status TakeOverLock() { return lock_->TakeOver(); }
+  void LeaveLock() { lock_.reset(); }
   // Returns the number after the last generation with logs.
   StatusOr<int> NextGeneration() const;
   // Limits the logs of the ranks that are opened from now on.
@@ -85,8 +90,6 @@ class RunDirectory {
   // empty: at most 50, from the last 64 KiB. Empty if there are no logs; a line that says so if
   // they cannot be read.
   std::vector<std::string> ReadLastLines(int generation, int rank) const;
-  // Append buffers nothing, so this has nothing to write.
-  Status Flush() { return OkStatus(); }
 
  private:
   using LogKey = std::pair<int, int>;  // rank, stream

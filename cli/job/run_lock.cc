@@ -111,7 +111,9 @@ StatusOr<RunLock> RunLock::Take(const fs::path& folder, const LockCall& lock) {
     return AlreadyExistsError(path.string() + " is not a file of dsrun's");
   }
   DS_RETURN_IF_ERROR(NameHolder(file.get(), path));
-  return RunLock(std::move(file));
+  return RunLock(std::move(file), path);
 }
+
+Status RunLock::TakeOver() const { return NameHolder(file_.get(), path_); }
 
 }  // namespace ds::cli

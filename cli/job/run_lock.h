@@ -32,12 +32,15 @@ class RunLock {
   static StatusOr<RunLock> Take(const std::filesystem::path& folder,
                                 const LockCall& lock = LockOpenFile);
 
-  int fd() const { return file_.get(); }
+  // Names this process, which has inherited the lock, as its holder.
+  Status TakeOver() const;
 
  private:
-  explicit RunLock(UniqueFd file) : file_(std::move(file)) {}
+  RunLock(UniqueFd file, std::filesystem::path path)
+      : file_(std::move(file)), path_(std::move(path)) {}
 
   UniqueFd file_;
+  std::filesystem::path path_;
 };
 
 }  // namespace ds::cli

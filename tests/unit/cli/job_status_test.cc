@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -23,7 +24,7 @@ class JobStatusTest : public ::testing::Test {
     return plan;
   }
   void Add(const std::string& host, int generation, const v1::Event& event) {
-    status_.OnEvent({host, generation, event});
+    status_.OnEvent({host, generation, event}, std::chrono::nanoseconds());
   }
 
   JobStatus status_{MakePlan()};
