@@ -89,8 +89,8 @@ class JobSession {
   // Handles a timeout of the user's stop; `controller` is null when its job has ended.
   void OnTimer(JobController* controller);
   void TellOfLastChance();
-  // Nobody is waited for any more.
-  void GiveUp();
+  // Nobody is waited for any more. `job_runs`: it did when the user or the time decided so.
+  void GiveUp(bool job_runs);
   void StartStopTimer();
   UserSignals::Target HearAfterTheEnd(std::function<void()> on_timer);
   // Before he reads it, so that nobody answers in vain.
@@ -164,7 +164,7 @@ void JobSession::TakeStep(StopStep step) {
   if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
   if (step == StopStep::kStopRanks || step == StopStep::kKeepGrace) StartStopTimer();
   if (step == StopStep::kKillRanks) signals_->StartTimer(kTimeout);
-  if (step == StopStep::kKillDaemons) GiveUp();
+  if (step == StopStep::kKillDaemons) GiveUp(/*job_runs=*/true);
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
 }
 
@@ -185,7 +185,7 @@ void JobSession::OnTimer(JobController* controller) {
       if (controller != nullptr) TellOfLastChance();
       return signals_->StartTimer(kGiveUpPatience);
     case Patience::kGiveUp:
-      GiveUp();
+      GiveUp(/*job_runs=*/controller != nullptr);
       if (controller != nullptr) controller->OnStop();
   }
 }
@@ -197,12 +197,14 @@ void JobSession::TellOfLastChance() {
   }
 }
 
-void JobSession::GiveUp() {
+void JobSession::GiveUp(bool job_runs) {
   record_->GiveUp();
-  const bool ended = stop_.ended();  // before the kill, which may end the job
-  if (!starter_.KillHosts() || ended) return;
-  record_->ShowWarning(
-      "the daemon of this machine is killed: the last output of its ranks may be missing");
+  // First the warning: the kill may end the job, and with it the connections of the fronts.
+  if (job_runs && starter_.TellOfHosts([](const std::string&) {})) {
+    record_->ShowWarning(
+        "the daemon of this machine is killed: the last output of its ranks may be missing");
+  }
+  starter_.KillHosts();
 }
 
 JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
@@ -319,8 +321,9 @@ int Agent::Run(UniqueFd first_front) {
 
 }  // namespace
 
-int RunAgent(const AgentJob& job, UniqueFd first_front) {
-  return Agent(job).Run(std::move(first_front));
+void RunAgent(const AgentJob& job, UniqueFd first_front, const std::function<void(int)>& exit) {
+  Agent agent(job);
+  exit(agent.Run(std::move(first_front)));
 }
 
 }  // namespace ds::cli

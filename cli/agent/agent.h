@@ -22,8 +22,10 @@ struct AgentJob {
   std::function<std::string(bool failed)> after = nullptr;
 };
 
-// Runs the job to its end and returns the exit status of dsrun. `first_front` is the connection of
-// the process that started it. Call it once, before this process has another thread.
-int RunAgent(const AgentJob& job, UniqueFd first_front);
+// Runs the job to its end and calls `exit` with the exit status of dsrun. `exit` ends the process:
+// a thread of the job may be blocked in a file system that hangs, and cannot be joined.
+// `first_front` is the connection of the process that started the job. Call it once, before this
+// process has another thread.
+void RunAgent(const AgentJob& job, UniqueFd first_front, const std::function<void(int)>& exit);
 
 }  // namespace ds::cli

@@ -41,14 +41,16 @@ void LeaveTerminal(int log) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(log >= 0 ? log : null.get(), fd);
 }
 
-[[noreturn]] void RunAsAgent(const AgentJob& job, UniqueFd connection) {
+void RunAsAgent(const AgentJob& job, UniqueFd connection) {
   const fs::path path = job.run_directory->path() / "agent.log";
   const UniqueFd log = OpenAgentLog(path);
   LeaveTerminal(log.get());
-  const int status = RunAgent(job, std::move(connection));
-  struct stat info {};
-  if (log.valid() && ::fstat(log.get(), &info) == 0 && info.st_size == 0) ::unlink(path.c_str());
-  ExitProcess(status);
+  RunAgent(job, std::move(connection), [&](int status) {
+    struct stat info {};
+    const bool is_empty = log.valid() && ::fstat(log.get(), &info) == 0 && info.st_size == 0;
+    if (is_empty) ::unlink(path.c_str());
+    ExitProcess(status);
+  });
 }
 
 // Returns the children of all threads of a process.

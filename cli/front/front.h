@@ -50,6 +50,7 @@ class Front {
   // Requires Begin. Shows the job until the agent closes the connection, or the job is detached.
   // Returns the exit status of dsrun; nullopt: the agent has gone without an outcome.
   std::optional<int> Run(UniqueFd agent);
+  bool detached() const { return phase_ == Phase::kDetached; }
   // Shows a verdict that did not come from the agent.
   int ShowVerdict(const Verdict& verdict);
 

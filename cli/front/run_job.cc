@@ -67,7 +67,11 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
     static_cast<void>(agent->AwaitEnd());
     return Refuse(MakeStartVerdict(begun), run_directory, &front);
   }
-  if (const auto status = front.Run(std::move(connection))) return *status;
+  if (const auto status = front.Run(std::move(connection))) {
+    // It has closed the connection, so that it only exits: nothing of a job outlives dsrun.
+    if (!front.detached()) static_cast<void>(agent->AwaitEnd());
+    return *status;
+  }
   return Refuse(MakeAgentVerdict(agent->AwaitEnd(), *run_directory), run_directory, &front);
 }
 

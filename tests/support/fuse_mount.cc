@@ -210,6 +210,8 @@ void FuseMount::Thaw() const { ::kill(server_, SIGCONT); }
 
 FuseMount::~FuseMount() {
   if (why_not_.empty()) ::umount2(mount_point_.c_str(), MNT_DETACH);
+  // It would serve as long as a process has a file open there.
+  if (server_ > 0) ::kill(server_, SIGKILL);
   if (server_ > 0) ::waitpid(server_, nullptr, 0);
 }
 
