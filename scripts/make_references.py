@@ -113,7 +113,7 @@ READ = {
     "TERM": "`dumb`: no live line on the terminal",
     "HOME": "of ~/.ssh, ~/.deepspeed_env and the cache",
     "PATH": "where programs are found",
-    "SHELL": "runs ProxyCommand of ssh_config",
+    "SHELL": "runs ProxyCommand and Match exec of ssh_config",
     "SSH_AUTH_SOCK": "the SSH agent",
     "XDG_CACHE_HOME": "parent of the cache of tokens (default: ~/.cache)",
     "XDG_RUNTIME_DIR": "parent of the folder of a job (default: /tmp)",

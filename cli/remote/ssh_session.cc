@@ -52,9 +52,9 @@ std::string FindAgent(const std::string& identity_agent) {
   if (!identity_agent.empty() && identity_agent != "SSH_AUTH_SOCK" && identity_agent[0] != '$') {
     return identity_agent;
   }
-  const std::string variable =
-      identity_agent.starts_with('$') ? identity_agent.substr(1) : "SSH_AUTH_SOCK";
-  const char* agent = std::getenv(variable.c_str());
+  const char* const agent = identity_agent.starts_with('$')
+                                ? std::getenv(identity_agent.substr(1).c_str())
+                                : std::getenv("SSH_AUTH_SOCK");
   return agent == nullptr ? "" : agent;
 }
 

@@ -30,7 +30,7 @@ PAGES = ROOT / "cli/manual"
 PROGRAMS = ("dsrun ", "build/bin/", "scripts/", "cmake ", "ctest ")
 NOT_RUN = re.compile(r"<!-- not run: (.*?) -->$")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?: ?(?:[KMG]i?B|B|ns|us|ms|s|min|Gbps)\b)?")
-RUN_NAME = re.compile(r"\b([\w.-]+)-\d{8}-\d{6}-[0-9a-f]{4}\b")
+RUN_NAME = re.compile(r"\b([\w.-]+)-\d{8}-\d{6}-[0-9a-f]{16}\b")
 SHORTEST_REASON = 12
 SECONDS = 300
 
