@@ -35,7 +35,7 @@ struct LogsFlags {
   bool json = false;
 };
 
-struct LogFile {
+struct RankLog {
   int generation = 0;
   int rank = 0;
   bool is_stderr = false;
@@ -43,7 +43,7 @@ struct LogFile {
 };
 
 // Parses "rank-00012.err".
-std::optional<LogFile> ParseName(const fs::path& path) {
+std::optional<RankLog> ParseName(const fs::path& path) {
   const std::string stem = path.stem().string();
   const std::string kind = path.extension().string();
   constexpr std::string_view kPrefix = "rank-";
@@ -52,12 +52,12 @@ std::optional<LogFile> ParseName(const fs::path& path) {
   digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
   const auto rank = ParseNumber<int>(digits);
   if (!rank.has_value()) return std::nullopt;
-  return LogFile{.rank = *rank, .is_stderr = kind == ".err", .path = path};
+  return RankLog{.rank = *rank, .is_stderr = kind == ".err", .path = path};
 }
 
 // Returns the logs of all generations, or of one.
-StatusOr<std::vector<LogFile>> ListLogs(const fs::path& run, std::optional<int> generation) {
-  std::vector<LogFile> files;
+StatusOr<std::vector<RankLog>> ListLogs(const fs::path& run, std::optional<int> generation) {
+  std::vector<RankLog> files;
   std::error_code error;
   const fs::path logs = run / "logs";
   if (!fs::exists(logs, error) && !error) return files;
@@ -67,14 +67,14 @@ StatusOr<std::vector<LogFile>> ListLogs(const fs::path& run, std::optional<int> 
     if (!number.has_value() || (generation.has_value() && *number != *generation)) continue;
     for (fs::directory_iterator entries(folders->path(), error); !error && entries != end;
          entries.increment(error)) {
-      if (std::optional<LogFile> file = ParseName(entries->path())) {
+      if (std::optional<RankLog> file = ParseName(entries->path())) {
         file->generation = *number;
         files.push_back(*std::move(file));
       }
     }
   }
   if (error) return ErrnoError(error.value(), logs.string());
-  std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
+  std::sort(files.begin(), files.end(), [](const RankLog& a, const RankLog& b) {
     return std::tie(a.generation, a.rank, a.is_stderr) <
            std::tie(b.generation, b.rank, b.is_stderr);
   });
@@ -88,8 +88,8 @@ class LogPrinter {
       : run_(std::move(run)), flags_(flags), shown_(std::move(shown)) {}
 
   Status Read() {
-    DS_ASSIGN_OR_RETURN(const std::vector<LogFile> files, ListLogs(run_, flags_.generation));
-    for (const LogFile& file : files) {
+    DS_ASSIGN_OR_RETURN(const std::vector<RankLog> files, ListLogs(run_, flags_.generation));
+    for (const RankLog& file : files) {
       const bool known = std::any_of(readers_.begin(), readers_.end(), [&](const LogReader& each) {
         return each.path() == file.path;
       });
@@ -109,7 +109,7 @@ class LogPrinter {
   }
 
  private:
-  void Print(const LogFile& file, const std::string& line) const {
+  void Print(const RankLog& file, const std::string& line) const {
     if (flags_.json) {
       const Json json = {{"generation", file.generation},
                          {"rank", file.rank},
