@@ -24,7 +24,7 @@ ALLOWED = {
     ".ci/requirements": (3, "a control group and a folder that it made"),
     ".ci/run": (2, "a folder that it made with mktemp"),
     "cli/agent/agent_address.cc": (3, "the socket and address of a run directory that it has locked"),
-    "cli/agent/job_registry.cc": (2, "an entry that this agent made, in a private folder; an empty folder"),
+    "cli/agent/job_registry.cc": (3, "entries in a private folder: its own, or of an agent that has ended; an empty folder"),
     "cli/front/agent_process.cc": (2, "a file of a run directory that it has locked; its own child, which it has not reaped"),
     "cli/host/local_daemon.cc": (2, "its own children, which it has not reaped"),
     "cli/job/run_directory.cc": (1, "the verdict of a run directory that it has locked"),

@@ -7,8 +7,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 
+#include "cli/agent/agent_address.h"
 #include "runtime/base/files.h"
+#include "runtime/base/owner_mark.h"
 
 namespace ds::cli {
 namespace {
@@ -35,6 +38,13 @@ Status CheckFolder(const fs::path& folder) {
                           (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
   if (is_private) return OkStatus();
   return PermissionDeniedError(folder.string() + " is not a private folder of this user");
+}
+
+// True if the job of an entry has no agent any more: it was killed before it could remove the entry.
+bool IsGone(const RegisteredJob& job) {
+  const StatusOr<AgentAddress> address = ReadAgentAddress(job.run_directory);
+  if (!address.ok()) return address.status().code() == StatusCode::kNotFound;
+  return IsOwnerGone(address->mark);
 }
 
 }  // namespace
@@ -75,7 +85,12 @@ StatusOr<std::vector<RegisteredJob>> ListRegisteredJobs() {
     // A job that ends in this moment removes its entry.
     if (path.status().code() == StatusCode::kNotFound) continue;
     if (!path.ok()) return path.status();
-    jobs.push_back({entries->path().filename().string(), *path});
+    RegisteredJob job{entries->path().filename().string(), *path};
+    if (IsGone(job)) {
+      ::unlink(entries->path().c_str());
+    } else {
+      jobs.push_back(std::move(job));
+    }
   }
   if (error) return ErrnoError(error.value(), folder.string());
   std::sort(jobs.begin(), jobs.end(),

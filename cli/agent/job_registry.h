@@ -23,7 +23,8 @@ struct RegisteredJob {
   std::string job_id;
   std::filesystem::path run_directory;
 };
-// Returns the jobs in order of their ids; none if the folder does not exist.
+// Returns the jobs in order of their ids; none if the folder does not exist. Removes the entries of
+// agents that were killed.
 StatusOr<std::vector<RegisteredJob>> ListRegisteredJobs();
 
 }  // namespace ds::cli

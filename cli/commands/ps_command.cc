@@ -28,8 +28,7 @@ Json Describe(const RegisteredJob& job) {
   const auto client = AgentClient::Connect(job.run_directory);
   StatusOr<Json> json = client.ok() ? (*client)->AskStatus() : client.status();
   if (json.ok()) return *std::move(json);
-  const bool gone = json.status().code() == StatusCode::kNotFound;
-  state["state"] = gone ? "gone" : "unknown";
+  state["state"] = "unknown";
   state["message"] = json.status().message();
   return state;
 }

@@ -90,6 +90,13 @@ nlohmann::json SshJob::Verdict() const {
   return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json::object();
 }
 
+pid_t SshJob::AgentPid() const {
+  const auto text = ReadFile(run() / "agent.json");
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  const auto address = nlohmann::json::parse(text.ok() ? *text : "", nullptr, false);
+  return address.is_object() ? address["pid"].get<pid_t>() : -1;
+}
+
 std::string SshJob::OnHost(int index, const std::string& script) {
   return hosts().Run(index, {"sh", "-c", script}).out;
 }

@@ -39,6 +39,8 @@ class SshJob : public ::testing::Test {
   // No process, and no file but the cached daemon.
   void ExpectNothingLeft(int host);
   nlohmann::json Verdict() const;
+  // The process that runs the job; dsrun is its front.
+  pid_t AgentPid() const;
   std::string OnHost(int index, const std::string& script);
   std::filesystem::path run() const { return folder_.path() / ("run" + std::to_string(runs_)); }
   std::filesystem::path folder() const { return folder_.path(); }

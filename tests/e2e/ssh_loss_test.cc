@@ -113,12 +113,14 @@ TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
   for (const int host : {1, 2}) ExpectNothingLeft(host);
 }
 
-TEST_F(SshLossTest, AStoppedDsrunReportsItsLostLease) {
+TEST_F(SshLossTest, AStoppedAgentReportsItsLostLease) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = Start("8");
-  dsrun->Signal(SIGSTOP);
+  const pid_t agent = AgentPid();
+  ASSERT_GT(agent, 0);
+  ::kill(agent, SIGSTOP);
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(BecomesEmpty(i));
-  dsrun->Signal(SIGCONT);
+  ::kill(agent, SIGCONT);
   const ProgramResult result = dsrun->Wait();
   EXPECT_EQ(result.status, 4) << result.err;
   EXPECT_EQ(Verdict()["cause"], "suspended");

@@ -146,6 +146,7 @@ TEST_F(AgentTest, AKilledAgentIsReported) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("the agent of the job has ended without an outcome: process"));
   EXPECT_EQ(Status()["verdict"]["cause"], "internal");
+  EXPECT_EQ(Dsrun({"ps"}).out, "no job of yours runs on this machine\n");
 }
 
 TEST_F(AgentTest, PsListsTheJobsOfThisUser) {
