@@ -40,7 +40,8 @@ Status CheckFolder(const fs::path& folder) {
   return PermissionDeniedError(folder.string() + " is not a private folder of this user");
 }
 
-// True if the job of an entry has no agent any more: it was killed before it could remove the entry.
+// True if the job of an entry has no agent any more: it was killed before it could remove the
+// entry.
 bool IsGone(const RegisteredJob& job) {
   const StatusOr<AgentAddress> address = ReadAgentAddress(job.run_directory);
   if (!address.ok()) return address.status().code() == StatusCode::kNotFound;

@@ -134,6 +134,7 @@ Status NetworkListener::WatchSocket() {
 }
 
 void NetworkListener::Accept() {
+  if (!HasRoom()) return Pause();  // the kernel keeps the connection until then
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
   auto* address = reinterpret_cast<sockaddr*>(&from);
@@ -143,17 +144,20 @@ void NetworkListener::Accept() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
     return;
   }
-  if (!MakeRoom()) return;
+  if (unfinished_.size() >= most_unfinished_) CloseOldest();
   Give(std::move(connection), FormatPeer(FormatAddress(address, size), ReadPort(from)));
 }
 
 bool NetworkListener::IsClosed(const Given& given) { return ReadCookie(given.fd) != given.cookie; }
 
-bool NetworkListener::MakeRoom() {
+bool NetworkListener::HasRoom() {
   if (unfinished_.size() < most_unfinished_) return true;
   // Looks at all of them only after as many new ones.
   if (shut_down_.size() >= most_unfinished_) std::erase_if(shut_down_, IsClosed);
-  if (shut_down_.size() >= most_unfinished_) return false;
+  return shut_down_.size() < most_unfinished_;
+}
+
+void NetworkListener::CloseOldest() {
   // The descriptor cannot be reused for another socket meanwhile, because only this thread creates
   // sockets.
   if (const Given& oldest = unfinished_.front(); !IsClosed(oldest)) {
@@ -161,7 +165,6 @@ bool NetworkListener::MakeRoom() {
     shut_down_.push_back(oldest);
   }
   unfinished_.pop_front();
-  return true;
 }
 
 void NetworkListener::Give(UniqueFd connection, std::string peer) {

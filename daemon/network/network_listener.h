@@ -84,7 +84,9 @@ class NetworkListener {
   void Accept();
   static bool IsClosed(const Given& given);
   // Returns false if gRPC has not yet closed as many connections as this end has shut down.
-  bool MakeRoom();
+  bool HasRoom();
+  // Shuts down the oldest unfinished connection.
+  void CloseOldest();
   void Give(UniqueFd connection, std::string peer);
   void Pause();
   void LookForCallers();

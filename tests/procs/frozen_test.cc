@@ -114,9 +114,6 @@ TEST_F(FrozenTest, TheFileOfStandardOutput) { ExpectEnds({.output = true}); }
 TEST_F(FrozenTest, TheRunFolder) { ExpectEnds({.run_folder = true}); }
 TEST_F(FrozenTest, TheHomeFolder) { ExpectEnds({.home = true}); }
 TEST_F(FrozenTest, TheTemporaryFolder) { ExpectEnds({.temporary = true}); }
-TEST_F(FrozenTest, All) {
-  ExpectEnds({.output = true, .run_folder = true, .home = true, .temporary = true});
-}
 
 }  // namespace
 }  // namespace ds::testing
