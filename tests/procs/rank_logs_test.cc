@@ -89,8 +89,8 @@ TEST_F(RankLogsTest, AFullDiskIsWaitedForAndNothingIsLost) {
   std::filesystem::create_directory(disk);
   Program program({"/usr/bin/unshare", "-m", "/bin/sh", "-c",
                    "mount -t tmpfs -o size=1500k none disk || { echo no mounts >&2; exit 77; }; "
-                   "head -c 1000000 /dev/zero >disk/other; exec " DS_BIN_DIR
-                   "/dsrun --device cpu --num_gpus 1 --run_dir disk/run -- /bin/sh -c "
+                   "head -c 1000000 /dev/zero >disk/other; exec '" DS_BIN_DIR
+                   "/dsrun' --device cpu --num_gpus 1 --run_dir disk/run -- /bin/sh -c "
                    "'head -c 1000000 /dev/zero; echo end >&2'"},
                   {.working_directory = folder_.path()});
   if (!program.WaitForOutput("; the job waits until there is space again")) {
