@@ -130,20 +130,6 @@ TEST_F(NetworkListenerTest, TheOldestUnfinishedConnectionIsClosed) {
   EXPECT_FALSE(HungUp(next));
 }
 
-// gRPC closes what is shut down. Until then it has a descriptor.
-TEST_F(NetworkListenerTest, NewConnectionsAreClosedWhileAsManyAreBeingClosed) {
-  const std::vector<UniqueFd> held = ConnectMany(2 * kFew);
-  UniqueFd refused, admitted;
-  Play({{Given(2 * kFew), [&] { refused = Connect(); }},
-        {[&] { return HungUp(refused); },
-         [&] {
-           given_.erase(given_.begin(), given_.begin() + kFew);
-           admitted = Connect();
-         }},
-        {Given(kFew + 1)}});
-  EXPECT_FALSE(HungUp(admitted));
-}
-
 TEST_F(NetworkListenerTest, ACallerWithClosedConnectionsIsGoneUnlessItReturns) {
   bool gone = false;
   listener_->WatchCallers(std::chrono::hours(1), [&] { gone = true; });
