@@ -13,8 +13,23 @@
 #include "cli/front/agent_client.h"
 #include "cli/front/front.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
 
 namespace ds::cli {
+namespace {
+
+std::string Count(std::size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string MakeGreeting(const std::filesystem::path& folder, const nlohmann::ordered_json& state) {
+  return "attached to the job of " + ShortenPath(folder) + ": " +
+         Count(state.at("ranks").size(), "rank") + " on " +
+         Count(state.at("hosts").size(), "host") + ", " + state.at("state").get<std::string>() +
+         "; Ctrl-C stops it";
+}
+
+}  // namespace
 
 // `dsrun attach [RUN]` shows a running job, as the dsrun that started it does.
 StatusOr<int> AttachCommand(const Invocation& invocation) {
@@ -33,7 +48,8 @@ StatusOr<int> AttachCommand(const Invocation& invocation) {
   FrontOptions options{.console = DetectConsole(),
                        .run_directory = folder,
                        .exit_codes = invocation.launch.exit_codes,
-                       .leaves_on_hangup = true};
+                       .leaves_on_hangup = true,
+                       .greeting = MakeGreeting(folder, state)};
   const nlohmann::ordered_json& total_steps = state.at("total_steps");
   if (!total_steps.is_null()) options.console.total_steps = total_steps.get<std::int64_t>();
   Front front(std::move(options));

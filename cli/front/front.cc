@@ -86,6 +86,9 @@ void Front::Receive() {
 void Front::Handle(const v1::FromAgent& message) {
   ShowOnConsole(message, options_.run_directory.string(), &console_);
   switch (message.what_case()) {
+    case v1::FromAgent::kHello:
+      if (!options_.greeting.empty()) console_.ShowNotice(options_.greeting);
+      return;
     case v1::FromAgent::kEvent:
       return OnEvent(message.event());
     case v1::FromAgent::kInputWanted:

@@ -34,6 +34,7 @@ struct FrontOptions {
   // Leaves when this number of ranks has started, and the job goes on; 0 = stays.
   int detach_after = 0;
   bool leaves_on_hangup = false;  // SIGHUP ends this front, not the job
+  std::string greeting = {};      // shown when the agent has accepted this front
   // Called to end the agent if it does not react to the user; may be null.
   std::function<void()> kill_agent = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -134,8 +135,11 @@ TEST_P(SshHangsTest, AnEndlessCommandOfTheConfigurationEndsAtTheFirstSignal) {
   std::string pid;
   std::getline(std::ifstream(fifo()), pid);
   ASSERT_NE(pid, "");
+  const UniqueFd command(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(pid), 0)));
+  ASSERT_TRUE(command.valid());
   ExpectInterrupted(dsrun.get(), "running '" + EndlessCommand() + "' for Match exec");
-  EXPECT_NE(::kill(std::stoi(pid), 0), 0) << "the command has ended, too";
+  pollfd ended{command.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ended, 1, 60'000), 1) << "the command goes on";
 }
 
 }  // namespace

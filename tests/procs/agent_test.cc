@@ -70,6 +70,8 @@ TEST_F(AgentTest, ADetachedJobGoesOnAndCanBeAttached) {
   EXPECT_THAT(started.err, HasSubstr("detached: the job goes on; `dsrun attach run` shows it"));
   EXPECT_EQ(Status()["state"], "running");
   Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
+  ASSERT_TRUE(attached.WaitForOutput(
+      "attached to the job of run: 2 ranks on 1 host, running; Ctrl-C stops it"));
   Go();
   const ProgramResult result = attached.Wait();
   EXPECT_EQ(result.status, 0) << result.err;
@@ -95,7 +97,7 @@ TEST_F(AgentTest, AKilledFrontEndsItsJob) {
   Program front(Job({}), Options());
   ASSERT_TRUE(front.WaitForOutput("ready 1"));
   Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
-  ASSERT_EQ(Status()["state"], "running");
+  ASSERT_TRUE(attached.WaitForOutput("attached to the job"));
   front.Signal(SIGKILL);
   EXPECT_EQ(front.Wait().status, 137);
   EXPECT_EQ(attached.Wait().status, 129);
@@ -106,6 +108,7 @@ TEST_F(AgentTest, AStoppedFrontDelaysNoRank) {
   ASSERT_TRUE(front.WaitForOutput("ready 1"));
   front.Signal(SIGSTOP);
   Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
+  ASSERT_TRUE(attached.WaitForOutput("attached to the job"));
   Go();
   EXPECT_EQ(attached.Wait().status, 0);
   front.Signal(SIGCONT);
