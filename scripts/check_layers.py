@@ -59,7 +59,7 @@ CLI = {
     "job/verdict": {"remote", "host"},
     "job": {"flags", "launch", "host", "job/verdict"},
     "console": {"flags", "job", "job/verdict"},
-    "session": {"remote", "host", "job"},
+    "session": {"remote", "host", "job", "job/verdict"},
     "agent": {"job", "job/verdict", "console", "session"},
     "front": {"flags", "host", "job", "job/verdict", "console", "agent"},
     "train": {"flags", "launch", "job", "front"},

@@ -46,7 +46,9 @@ bool MayContinue(Cause cause) {
 void JobRecord::ShowNotices() {
   for (const std::string& notice : plan_.notices) OnNotice(notice);
   if (!plan_.spares.empty() && plan_.flags.max_restarts == 0) {
-    OnNotice("spare hosts are used for restarts only, and --max_restarts is not given");
+    OnNotice(
+        "spare hosts are used at the start only: a host that is lost later ends the job, because "
+        "--max_restarts is not given");
   }
 }
 

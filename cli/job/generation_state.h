@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,7 +34,8 @@
 namespace ds::cli {
 
 struct PreparedHost {
-  int number = 0;                                                // index for JobPlan::host
+  int number = 0;                                                // of its daemon
+  int host = 0;                                                  // index for JobPlan::host
   StatusOr<v1::PrepareResponse> answer = v1::PrepareResponse();  // OK if ranks run there
 };
 using PreparedHosts = std::vector<PreparedHost>;  // by node rank

@@ -73,21 +73,23 @@ JobController::JobController(JobPlan job, const Program* program,
     : options_(options),
       program_(program),
       inputs_(std::make_shared<Inputs>()),
-      machine_(std::move(job), {.program = program,
-                                .observer = observer,
-                                .stop = options.stop,
-                                .has_input = options.input != nullptr,
-                                .draw_key = DrawRankKey,
-                                .find_own_pause =
-                                    [leases = options.leases] {
-                                      return leases == nullptr ? std::nullopt
-                                                               : leases->FindOwnPause();
-                                    },
-                                .unix_nanos = [] { return Clock::System().UnixNanos(); },
-                                .convert_time =
-                                    [this](int host, std::chrono::nanoseconds boot_time) {
-                                      return daemons_.at(host)->ConvertTime(boot_time);
-                                    }}) {
+      machine_(
+          std::move(job),
+          {.program = program,
+           .observer = observer,
+           .stop = options.stop,
+           .has_input = options.input != nullptr,
+           .draw_key = DrawRankKey,
+           .find_own_pause =
+               [leases = options.leases] {
+                 return leases == nullptr ? std::nullopt : leases->FindOwnPause();
+               },
+           .unix_nanos = [] { return Clock::System().UnixNanos(); },
+           .convert_time =
+               [this](int host, std::chrono::nanoseconds boot_time) {
+                 return daemons_.at(host)->ConvertTime(boot_time);
+               },
+           .absent = options.spares == nullptr ? AbsentHosts() : options.spares->absent_hosts()}) {
   for (std::size_t i = 0; i < daemons.size(); ++i) daemons_[static_cast<int>(i)] = daemons[i];
 }
 
@@ -110,8 +112,9 @@ JobOutcome JobController::Run() {
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(
         machine_.next().value_or(now + kTimeout) - now);
     const JobInput input = inputs_->Take(std::max(timeout, {})).value_or(TimePassed());
-    if (const auto* const spare = std::get_if<SpareAnswer>(&input); spare && spare->answer.ok()) {
-      daemons_[spare->host] = spare->answer->daemon;
+    if (const auto* const started = std::get_if<ReplacementAnswer>(&input);
+        started && started->answer.ok()) {
+      daemons_[started->host] = started->answer->daemon;
     }
     Perform(machine_.Handle(input, BootTime()));
   }
@@ -184,13 +187,13 @@ void JobController::Do(const JobAction& action, GiveHostUp) {
   });
 }
 
-void JobController::Do(const JobAction& action, const StartSpare& start) {
+void JobController::Do(const JobAction& action, const StartReplacement& start) {
   DoAside([this, start, host = action.host] {
     try {
-      inputs_->Put(SpareAnswer{host, options_.spares->StartSpare(start.spare, start.node_rank)});
+      inputs_->Put(ReplacementAnswer{host, options_.spares->StartReplacement(start.replacement)});
     } catch (const std::system_error& error) {
       // A library had no room for another thread. Nobody else catches that here.
-      inputs_->Put(SpareAnswer{
+      inputs_->Put(ReplacementAnswer{
           host, OutOfResourcesError(std::string("this machine cannot start it: ") + error.what())});
     }
   });

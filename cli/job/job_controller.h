@@ -32,15 +32,15 @@ namespace ds::cli {
 class JobController {
  public:
   struct Options {
-    RankInput* input = nullptr;      // for rank 0; null = no input
-    SpareStarter* spares = nullptr;  // starts job.spares; null = no spares
+    RankInput* input = nullptr;            // for rank 0; null = no input
+    ReplacementStarter* spares = nullptr;  // null = no host is replaced
     UserStop* stop = nullptr;  // not null; the user's stop requests; receives the job's phases
     const LeaseKeeper* leases = nullptr;  // null = no leases
     // Called on a separate thread while a restart waits for a process that does not end; may be
     // null.
     HostDaemon::NoticeCallback tell_of_wait = nullptr;
   };
-  // `daemons` are indexed by host of job.world.
+  // `daemons` are indexed by host of job.world; null for the absent hosts of `spares`.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
                 JobObserver* observer, const Options& options);
   ~JobController();
@@ -67,7 +67,7 @@ class JobController {
   void Do(const JobAction& action, WatchHost);
   void Do(const JobAction& action, AbandonHost);
   void Do(const JobAction& action, GiveHostUp);
-  void Do(const JobAction& action, const StartSpare& start);
+  void Do(const JobAction& action, const StartReplacement& start);
   void Do(const JobAction& action, AskProgram);
   void Do(const JobAction& action, ForwardInput);
   void Do(const JobAction& action, EndInput);

@@ -69,9 +69,11 @@ std::chrono::nanoseconds FromSeconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// A failed file server, or one that another takes over from, is back after a minute or two.
-constexpr std::chrono::seconds kAskEvery{5};
-constexpr std::chrono::minutes kAskFor{5};
+// A failed file server, or one that another takes over from, is back after a minute or two, and a
+// host after a few minutes.
+constexpr std::chrono::seconds kRetryEvery{5};
+constexpr std::chrono::minutes kRetryFor{5};
+constexpr std::chrono::minutes kTellEvery{1};
 
 // Says whether the host takes the job. `path_source` as JobPlan has it.
 JobOutcome CheckAnswer(const std::string& host, const StatusOr<v1::PrepareResponse>& answer,
@@ -88,12 +90,6 @@ JobOutcome CheckAnswer(const std::string& host, const StatusOr<v1::PrepareRespon
   return JobOutcome();
 }
 
-std::vector<int> CountSlots(const std::vector<JobHost>& spares) {
-  std::vector<int> counts;
-  for (const JobHost& spare : spares) counts.push_back(spare.rank_count());
-  return counts;
-}
-
 }  // namespace
 
 Status CheckBeginning(const RankProgram& program, const std::string& saved) {
@@ -105,11 +101,27 @@ Status CheckBeginning(const RankProgram& program, const std::string& saved) {
                        "--restart_from_scratch");
 }
 
-RestartDecision RestartPolicy::Decide(const Verdict& verdict, const std::string& missing) {
+bool Retries::OnFailure(const std::string& why, Time now) {
+  next_ = now + kRetryEvery;
+  const bool is_first = !until_.has_value();
+  if (is_first) until_ = now + kRetryFor;
+  if (!is_first && why == why_ && now - told_ < kTellEvery) return false;
+  told_ = now;
+  why_ = why;
+  return true;
+}
+
+bool Retries::TakeDue(Time now) {
+  if (!next_.has_value() || now < *next_) return false;
+  next_.reset();
+  return true;
+}
+
+RestartDecision RestartPolicy::Decide(const Verdict& verdict, const std::string& obstacle) {
   if (const std::string why = FindReasonAgainstRestart(verdict.cause); !why.empty())
     return {false, why};
   if (max_restarts_ == 0) return {false, "no restarts were asked for (--max_restarts)"};
-  if (!missing.empty()) return {false, missing};
+  if (!obstacle.empty()) return {false, obstacle};
   if (previous_.has_value() && SameErrorAtSameStep(*previous_, verdict)) {
     return {false, "the same error at step " + std::to_string(*verdict.step) + " twice"};
   }
@@ -127,11 +139,15 @@ JobMachine::JobMachine(JobPlan job, Parts parts)
       observer_(parts_.observer),
       stop_(parts_.stop),
       prepared_(job_.world.hosts.size()),
-      spares_(CountSlots(job_.spares)),
+      spares_(job_.CountSpareSlots()),
       restarts_(job_.flags.max_restarts),
       fence_(FromSeconds(job_.flags.lease_seconds), FromSeconds(job_.flags.grace_seconds)),
       generation_(job_.purpose.first_generation) {
-  for (std::size_t i = 0; i < prepared_.size(); ++i) prepared_[i].number = static_cast<int>(i);
+  for (std::size_t i = 0; i < prepared_.size(); ++i) {
+    prepared_[i].number = prepared_[i].host = static_cast<int>(i);
+  }
+  next_number_ = static_cast<int>(prepared_.size());
+  for (const auto& [node_rank, failure] : parts_.absent.failures) Lose(node_rank, /*ended=*/true);
 }
 
 JobActions JobMachine::Begin() {
@@ -146,7 +162,8 @@ JobActions JobMachine::Handle(const JobInput& input, Time now) {
   } else {
     std::visit([&](const auto& each) { On(each); }, input);
   }
-  if (phase_ == Phase::kAsking && ask_again_.has_value() && now_ >= *ask_again_) Ask();
+  if (phase_ == Phase::kAsking && asking_.TakeDue(now_)) Ask();
+  if (phase_ == Phase::kAwaitingReturn && returning_.TakeDue(now_)) TryReturn();
   if (phase_ == Phase::kFenced) PassFence();
   if (phase_ == Phase::kRunning) FollowGeneration();
   return std::exchange(actions_, {});
@@ -154,21 +171,22 @@ JobActions JobMachine::Handle(const JobInput& input, Time now) {
 
 std::optional<JobMachine::Time> JobMachine::next() const {
   if (phase_ == Phase::kRunning) return run_->next();
-  if (phase_ == Phase::kAsking) return ask_again_;
+  if (phase_ == Phase::kAsking) return asking_.next();
+  if (phase_ == Phase::kAwaitingReturn) return returning_.next();
   // The probe of a lost host is an input.
   if (phase_ == Phase::kFenced && early_losses_.empty()) return fence_.opens();
   return std::nullopt;
 }
 
 void JobMachine::BeginGeneration() {
-  ask_until_.reset();
-  if (generation_ != job_.purpose.first_generation) return Ask();
+  asking_ = {};
+  returning_ = {};
+  if (!is_starting()) return Ask();
   OnProgram(parts_.program->ForGeneration(generation_));
 }
 
 void JobMachine::Ask() {
   phase_ = Phase::kAsking;
-  ask_again_.reset();
   actions_.push_back({.generation = generation_, .what = AskProgram()});
 }
 
@@ -179,15 +197,13 @@ void JobMachine::On(const ProgramAnswer& answer) {
 
 void JobMachine::RetryProgram(const Status& trouble) {
   phase_ = Phase::kAsking;
-  ask_again_ = now_ + kAskEvery;
-  if (now_ == Time()) return;  // the job begins, and nobody has told the time
-  if (!ask_until_.has_value()) {
-    ask_until_ = now_ + kAskFor;
+  if (now_ == Time()) return asking_.BeginAt(now_ + kRetryEvery);  // the time is not known yet
+  if (asking_.OnFailure("", now_)) {
     observer_->OnNotice("the folder of checkpoints cannot be used now: " + trouble.message() +
                         "; trying again every 5 s for 5 minutes (Ctrl-C ends the job; where the "
                         "storage hangs, a second one does)");
   }
-  if (now_ >= *ask_until_) {
+  if (asking_.is_over(now_)) {
     return End(MakeProgramVerdict(
         trouble.WithContext("the folder of checkpoints could not be used for 5 minutes"),
         generation_));
@@ -203,11 +219,15 @@ void JobMachine::OnProgram(StatusOr<RankProgram> program) {
   program_ = *std::move(program);
   pause_.reset();
   for (const std::string& notice : program_.notices) observer_->OnNotice(notice);
-  if (generation_ == job_.purpose.first_generation) {
-    phase_ = Phase::kPreparing;
-    for (std::size_t i = 0; i < prepared_.size(); ++i) Prepare(static_cast<int>(i));
-    return;
+  if (!is_starting()) return GiveUpLost();
+  phase_ = Phase::kPreparing;
+  for (int i = 0; i < static_cast<int>(prepared_.size()); ++i) {
+    if (!lost_.contains(i)) Prepare(i);
   }
+  if (awaited_ == 0) OnAllPrepared();
+}
+
+void JobMachine::GiveUpLost() {
   phase_ = Phase::kGivingUp;
   awaited_ = static_cast<int>(lost_.size());
   for (const auto& [node_rank, host] : lost_) {
@@ -225,7 +245,8 @@ void JobMachine::Prepare(int node_rank) {
 }
 
 void JobMachine::On(const UserSignal& signal) {
-  if (phase_ == Phase::kAsking && EndForUser()) return;
+  const bool waits = phase_ == Phase::kAsking || phase_ == Phase::kAwaitingReturn;
+  if (waits && EndForUser()) return;
   if (!IsForwarded(signal.number)) return;
   observer_->OnNotice("signal " + std::to_string(signal.number) +
                       " arrived while no rank was running and has no effect");
@@ -244,26 +265,61 @@ void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
   if (!is_for_port) prepared_[*node_rank].answer = answer.answer;
   if (--awaited_ > 0 || EndForUser()) return;
   if (is_for_port) return OnPortAnswer(answer.answer);
-  return phase_ == Phase::kReplacing ? OnSpareAnswered() : OnAllPrepared();
+  return phase_ == Phase::kReplacing ? OnReplacementPrepared() : OnAllPrepared();
 }
 
 void JobMachine::OnAllPrepared() {
-  std::vector<Verdict> refusals;
-  for (std::size_t i = 0; i < prepared_.size(); ++i) {
-    const JobOutcome ready = CheckHost(static_cast<int>(i));
-    if (!ready.ok()) refusals.push_back(ready.failure());
+  std::map<int, Verdict> refusals;
+  for (int i = 0; i < static_cast<int>(prepared_.size()); ++i) {
+    if (lost_.contains(i)) continue;
+    const JobOutcome ready = CheckHost(i);
+    if (!ready.ok()) refusals.emplace(i, ready.failure());
   }
-  if (refusals.empty()) {
-    WarnOfPythonDifference();
-    const JobOutcome bound = BindToCores();
-    return bound.ok() ? AwaitFence() : Conclude(bound);
-  }
+  if (!lost_.empty() || !refusals.empty()) return OnUnfit(refusals);
+  WarnOfPythonDifference();
+  const JobOutcome bound = BindToCores();
+  return bound.ok() ? AwaitFence() : Conclude(bound);
+}
+
+void JobMachine::OnUnfit(const std::map<int, Verdict>& refusals) {
   if (refusals.size() > 1) {  // what is wrong on one host often is on others
     observer_->OnNotice(std::to_string(refusals.size()) + " of " +
                         std::to_string(prepared_.size()) + " hosts refuse the job:");
-    for (const Verdict& each : refusals) observer_->OnNotice("  " + each.message);
+    for (const auto& [node_rank, each] : refusals) observer_->OnNotice("  " + each.message);
   }
-  Conclude(refusals.front());
+  std::map<int, Verdict> unfit = refusals;
+  unfit.insert(parts_.absent.failures.begin(), parts_.absent.failures.end());
+  outcome_ = unfit.begin()->second;
+  std::vector<int> node_ranks;
+  for (const auto& [node_rank, verdict] : unfit) node_ranks.push_back(node_rank);
+  if (!AreCovered(node_ranks)) return EndUnreplaced();
+  for (const auto& [node_rank, verdict] : unfit) {
+    observer_->OnNotice(verdict.message + "; a spare host is to take its place");
+    Lose(node_rank, /*ended=*/true);  // no rank runs there
+  }
+  const JobOutcome bound = BindToCores();
+  if (!bound.ok()) return Conclude(bound);
+  phase_ = Phase::kGivingUp;
+  for (const auto& [node_rank, verdict] : refusals) {
+    ++awaited_;
+    actions_.push_back({.host = prepared_[node_rank].number, .what = GiveHostUp()});
+  }
+  if (awaited_ == 0) ReplaceNext();
+}
+
+bool JobMachine::AreCovered(const std::vector<int>& node_ranks) const {
+  std::vector<int> slot_counts;
+  for (const int node_rank : node_ranks) {
+    if (!job_.IsReplaceable(node_rank)) return false;
+    slot_counts.push_back(job_.world.hosts[node_rank].rank_count());
+  }
+  return spares_.Covers(slot_counts);
+}
+
+// Hosts that cannot be reached are listed as they are when there is no spare at all.
+void JobMachine::EndUnreplaced() {
+  for (const std::string& line : parts_.absent.table) observer_->OnNotice(line);
+  Conclude(outcome_);
 }
 
 JobOutcome JobMachine::CheckHost(int node_rank) {
@@ -297,44 +353,33 @@ JobOutcome JobMachine::Overcommit(const JobOutcome& fits) {
 }
 
 JobOutcome JobMachine::BindToCores() {
-  for (std::size_t node_rank = 0; node_rank < prepared_.size(); ++node_rank) {
-    const Status bound = BindHost(*prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
-    if (!bound.ok()) return MakeCoresVerdict(bound);
-    const JobOutcome fits = Overcommit(CheckNodeMemory(
-        {job_, *parts_.program, job_.world.hosts[node_rank], *prepared_[node_rank].answer}));
-    if (!fits.ok()) return fits;
+  for (int i = 0; i < static_cast<int>(prepared_.size()); ++i) {
+    if (lost_.contains(i)) continue;
+    const JobOutcome bound = BindHostToCores(i);
+    if (!bound.ok()) return bound;
   }
   return JobOutcome();
 }
 
-std::string JobMachine::ExplainNoGeneration() const {
-  if (stop_->signal() != 0) return "the user stopped the job";
-  return unended_.empty() ? ExplainMissingHosts() : unended_;
+JobOutcome JobMachine::BindHostToCores(int node_rank) {
+  const v1::PrepareResponse& answer = *prepared_[node_rank].answer;
+  const Status bound = BindHost(answer, node_rank, &job_);
+  if (!bound.ok()) return MakeCoresVerdict(bound);
+  return Overcommit(CheckNodeMemory({job_, *parts_.program, job_.world.hosts[node_rank], answer}));
 }
 
-std::string JobMachine::ExplainMissingHosts() const {
-  if (lost_.empty()) return "";
-  const auto& [first, lost] = *lost_.begin();
-  const std::string gone = job_.world.hosts[first].remote
-                               ? "host " + lost.name + " is gone"
-                               : "the daemon of host " + lost.name + ", this machine, has ended";
-  if (lost_.contains(0) && !job_.flags.master_addr.empty()) {
-    return gone + ", and --master_addr names it: another host cannot replace it";
-  }
-  std::vector<int> slot_counts;
-  for (const auto& [node_rank, host] : lost_) {
-    slot_counts.push_back(job_.world.hosts[node_rank].rank_count());
-  }
-  if (spares_.Covers(slot_counts)) return "";
-  if (job_.spares.empty()) return gone + ", and there is no spare host";
-  return gone + ", and too few spares with as many slots are left";
+std::string JobMachine::ExplainNoGeneration() const {
+  if (stop_->signal() != 0) return "the user stopped the job";
+  return unended_;
 }
 
 void JobMachine::On(const HostGone& gone) {
   const std::optional<int> node_rank = FindNodeRank(prepared_, gone.host);
   if (phase_ != Phase::kGivingUp || !node_rank.has_value()) return;
-  const LostHost& lost = lost_.at(*node_rank);
-  if (!lost.ended && gone.lease_from.has_value()) fence_.Add(lost.name, *gone.lease_from);
+  const auto lost = lost_.find(*node_rank);
+  if (lost == lost_.end()) return;
+  const bool is_fenced = !lost->second.ended && gone.lease_from.has_value();
+  if (is_fenced) fence_.Add(lost->second.host.host, *gone.lease_from);
   if (--awaited_ > 0) return;
   stop_->Enter(JobPhase::kPreparing);  // what the user was told of has ended
   ReplaceNext();
@@ -342,45 +387,87 @@ void JobMachine::On(const HostGone& gone) {
 
 void JobMachine::ReplaceNext() {
   if (lost_.empty()) {
+    if (is_starting()) return AwaitFence();
     phase_ = Phase::kPort;
     return Prepare(0);  // at the port of the last generation a rank of it may still knock
   }
   if (EndForUser()) return;
   const auto& [node_rank, lost] = *lost_.begin();
-  phase_ = Phase::kReplacing;
-  const auto spare = spares_.Take(job_.world.hosts[node_rank].rank_count());
-  if (!spare.has_value()) {
-    observer_->OnNotice("not restarted: no spare host could replace host " + lost.name);
-    return End(outcome_);  // nothing follows that would have to wait for the lost hosts' ranks
-  }
-  spare_ = *spare;
-  actions_.push_back({.host = job_.spare_number(spare_),
-                      .what = StartSpare{.spare = spare_, .node_rank = node_rank}});
+  const auto spare = job_.IsReplaceable(node_rank)
+                         ? spares_.Take(job_.world.hosts[node_rank].rank_count())
+                         : std::nullopt;
+  if (spare.has_value()) return Start(job_.spare_number(*spare), node_rank);
+  if (!is_starting()) return AwaitReturn();
+  observer_->OnNotice("no spare host could take the place of host " + lost.host.host);
+  EndUnreplaced();
 }
 
-void JobMachine::On(const SpareAnswer& answer) {
-  if (EndForUser()) return;  // the user's signal has made it fail
-  const JobHost& spare = job_.spares[spare_];
-  if (!answer.answer.ok()) {
-    observer_->OnNotice("spare host " + spare.host + ": " + answer.answer.status().message());
+void JobMachine::Start(int host, int node_rank) {
+  phase_ = Phase::kReplacing;
+  replacement_ = {.number = next_number_++, .host = host, .node_rank = node_rank};
+  actions_.push_back({.host = replacement_.number, .what = StartReplacement{replacement_}});
+}
+
+// A new daemon on the lost host itself starts when its ranks have ended: they use its devices.
+void JobMachine::AwaitReturn() {
+  phase_ = Phase::kAwaitingReturn;
+  returning_.BeginAt(std::max(now_, fence_.opens()));
+  if (fence_.Remaining(now_) > Time(0)) return observer_->OnNotice(fence_.Explain(now_));
+  if (returning_.TakeDue(now_)) TryReturn();
+}
+
+void JobMachine::TryReturn() {
+  const int node_rank = lost_.begin()->first;
+  Start(prepared_[node_rank].host, node_rank);
+}
+
+bool JobMachine::is_return() const {
+  return replacement_.host == prepared_[replacement_.node_rank].host;
+}
+
+void JobMachine::OnReplacementFailed(const std::string& why) {
+  if (!is_return()) {
+    observer_->OnNotice("spare " + why);
     return ReplaceNext();
   }
-  const int node_rank = lost_.begin()->first;
-  PutInPlace(spare, node_rank, &job_);
-  prepared_[node_rank].number = job_.spare_number(spare_);
+  phase_ = Phase::kAwaitingReturn;
+  if (returning_.OnFailure(why, now_)) {
+    observer_->OnNotice(why +
+                        "; trying again every 5 s for 5 minutes, because no spare host fits "
+                        "(Ctrl-C ends the job)");
+  }
+  if (!returning_.is_over(now_)) return;
+  observer_->OnNotice("not restarted: host " + lost_.begin()->second.host.host +
+                      " did not come back within 5 minutes");
+  End(outcome_);
+}
+
+void JobMachine::On(const ReplacementAnswer& answer) {
+  if (EndForUser()) return;  // the user's signal has made it fail
+  const int node_rank = replacement_.node_rank;
+  const JobHost& host = is_return() ? lost_.at(node_rank).host : job_.host(replacement_.host);
+  if (!answer.answer.ok()) {
+    return OnReplacementFailed("host " + host.host + ": " + answer.answer.status().message());
+  }
+  PutInPlace(host, node_rank, &job_);
+  prepared_[node_rank].number = replacement_.number;
   job_.master_addr = answer.answer->master_addr;
   Prepare(node_rank);
 }
 
-void JobMachine::OnSpareAnswered() {
-  JobOutcome ready = CheckHost(lost_.begin()->first);
-  if (ready.ok()) ready = BindToCores();
+void JobMachine::OnReplacementPrepared() {
+  const int node_rank = replacement_.node_rank;
+  JobOutcome ready = CheckHost(node_rank);
+  if (ready.ok()) ready = BindHostToCores(node_rank);
   if (!ready.ok()) {
-    observer_->OnNotice("spare " + ready.failure().message);
-    return ReplaceNext();
+    actions_.push_back({.host = replacement_.number, .what = GiveHostUp()});
+    return OnReplacementFailed(ready.failure().message);
   }
-  observer_->OnNotice("spare host " + job_.spares[spare_].host + " replaces host " +
-                      lost_.begin()->second.name);
+  const std::string& lost = lost_.begin()->second.host.host;
+  observer_->OnNotice(is_return() ? "a new daemon runs on host " + lost
+                                  : "spare host " + job_.world.hosts[node_rank].host +
+                                        " replaces host " + lost);
+  prepared_[node_rank].host = replacement_.host;
   lost_.erase(lost_.begin());
   if (lost_.empty()) WarnOfPythonDifference();
   ReplaceNext();

@@ -8,9 +8,10 @@
 // A restart first asks the program, on another thread, because that reads the newest checkpoint.
 // While the storage has problems it asks again, for minutes; then the job ends.
 //
-// Before a restart spares replace lost hosts; if that is impossible, there is no restart. A restart
-// also waits until the ranks of the lost hosts have certainly ended (fence.h), and its ranks use
-// another port than the last generation.
+// Spares replace hosts that cannot take part from the start, and before a restart the lost ones.
+// Where no spare fits, a restart uses the lost host itself, with a new daemon, and waits some
+// minutes for a host that reboots. A restart also waits until the ranks of the lost hosts have
+// certainly ended (fence.h), and its ranks use another port than the last generation.
 //
 // Pure, except that it calls the observer and the program. The caller passes the time, by
 // BootTime(). Not thread-safe.
@@ -49,9 +50,9 @@ Status CheckBeginning(const RankProgram& program, const std::string& saved);
 // RestartPolicy decides whether another generation follows a failed one.
 //
 // There is no restart if the user ended the job, if a retry cannot help (config, data, checkpoint,
-// a host that rejects the job), if a lost host cannot be replaced, if the same error occurred at
-// the same step twice in a row (a SIGKILL is not an error of the program), or if the restarts are
-// used up.
+// a host that rejects the job), if a process of the last generation may still run, if the same
+// error occurred at the same step twice in a row (a SIGKILL is not an error of the program), or if
+// the restarts are used up.
 //
 // A restart does not begin at step 0 by itself if the run had a checkpoint.
 //
@@ -60,13 +61,38 @@ class RestartPolicy {
  public:
   explicit RestartPolicy(int max_restarts) : max_restarts_(max_restarts) {}
 
-  // `missing` is the reason why hosts of the job are missing and cannot be replaced; "" = none are.
-  RestartDecision Decide(const Verdict& verdict, const std::string& missing = "");
+  // `obstacle` is the reason why no generation can follow, independent of the verdict; "" = none.
+  RestartDecision Decide(const Verdict& verdict, const std::string& obstacle = "");
 
  private:
   const int max_restarts_;
   int used_ = 0;
   std::optional<Verdict> previous_;
+};
+
+// Retries plans the attempts at something that fails for some minutes: a file server that another
+// one takes over from, a host that reboots.
+//
+// Pure: the caller passes the time. Not thread-safe.
+class Retries {
+ public:
+  using Time = std::chrono::nanoseconds;
+
+  // Plans an attempt after a failure. Returns whether the user must know: it is the first failure,
+  // it has another reason than the last one, or a minute has passed.
+  bool OnFailure(const std::string& why, Time now);
+  // Plans the first attempt.
+  void BeginAt(Time when) { next_ = when; }
+  // Returns whether an attempt is due, which begins then.
+  bool TakeDue(Time now);
+  bool is_over(Time now) const { return until_.has_value() && now >= *until_; }
+  std::optional<Time> next() const { return next_; }  // nullopt: no attempt is planned
+
+ private:
+  std::optional<Time> next_;
+  std::optional<Time> until_;  // set by the first failure
+  Time told_{};                // time of the last failure that the user must know
+  std::string why_;
 };
 
 class JobMachine {
@@ -82,6 +108,7 @@ class JobMachine {
     std::function<std::optional<OwnPause>()> find_own_pause;  // LeaseKeeper::FindOwnPause
     std::function<std::int64_t()> unix_nanos;                 // this machine's clock
     ConvertTimeCallback convert_time;
+    AbsentHosts absent = {};  // to be replaced by spares
   };
   // All pointers must outlive this object.
   JobMachine(JobPlan job, Parts parts);
@@ -98,7 +125,17 @@ class JobMachine {
   const JobOutcome& outcome() const { return outcome_; }  // valid after the end
 
  private:
-  enum class Phase { kPreparing, kAsking, kGivingUp, kReplacing, kPort, kFenced, kRunning, kEnded };
+  enum class Phase {
+    kPreparing,
+    kAsking,
+    kGivingUp,
+    kReplacing,
+    kAwaitingReturn,
+    kPort,
+    kFenced,
+    kRunning,
+    kEnded
+  };
 
   void BeginGeneration();
   void Ask();
@@ -110,12 +147,16 @@ class JobMachine {
   void On(const HostChange& change);
   void On(const Answer<v1::PrepareResponse>& answer);
   void On(const HostGone& gone);
-  void On(const SpareAnswer& answer);
+  void On(const ReplacementAnswer& answer);
   void On(const ProgramAnswer& answer);
   template <typename Other>
   void On(const Other& /*of a generation*/) {}
 
   void OnAllPrepared();
+  // Ends the job because of the hosts that cannot take part, or replaces them.
+  void OnUnfit(const std::map<int, Verdict>& refusals);
+  bool AreCovered(const std::vector<int>& node_ranks) const;
+  void GiveUpLost();
   // Returns the reason why no generation can follow, independent of the verdict; "" = one can.
   std::string ExplainNoGeneration() const;
   // Checks the host's response to Prepare.
@@ -124,13 +165,19 @@ class JobMachine {
   void WarnOfPythonDifference();
   // Returns the shortage, or only reports it if the user allows overcommitment.
   JobOutcome Overcommit(const JobOutcome& fits);
-  JobOutcome BindToCores();
-  // Returns the reason why there cannot be another generation: a lost host that no spare can
-  // replace; "" = none.
-  std::string ExplainMissingHosts() const;
-  // Starts a spare for the first lost host without one; after the last one, reserves a port.
+  JobOutcome BindToCores();  // on all hosts that are not lost
+  JobOutcome BindHostToCores(int node_rank);
+  // Replaces the first lost host that has no replacement; after the last one, reserves a port.
   void ReplaceNext();
-  void OnSpareAnswered();
+  void Start(int host, int node_rank);  // a daemon that replaces it
+  // Ends the job, which cannot begin without the hosts that are missing.
+  void EndUnreplaced();
+  // Waits until a daemon may start on the lost host itself.
+  void AwaitReturn();
+  void TryReturn();
+  bool is_return() const;  // whether the replacement is the lost host itself
+  void OnReplacementFailed(const std::string& why);
+  void OnReplacementPrepared();
   void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer);
   void AwaitFence();
   // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
@@ -138,6 +185,8 @@ class JobMachine {
   void PassFence();
   // Ends the job because of the hosts that were lost while no rank ran.
   void ConcludeEarlyLosses();
+  // Returns whether no generation has begun.
+  bool is_starting() const { return generation_ == job_.purpose.first_generation; }
   // Ends the job between generations if the user has sent a signal; else returns false.
   bool EndForUser();
   // Checks whether the running generation has ended.
@@ -147,9 +196,7 @@ class JobMachine {
   void End(JobOutcome outcome);
   // Blames a pause of this process if a host was lost because of it.
   JobOutcome JudgeOwnPause(JobOutcome outcome) const;
-  void Lose(int node_rank, bool ended) {
-    lost_[node_rank] = {job_.world.hosts[node_rank].host, ended};
-  }
+  void Lose(int node_rank, bool ended) { lost_[node_rank] = {job_.world.hosts[node_rank], ended}; }
 
   JobPlan job_;  // ranks are bound to cores after the hosts have reported them
   const Parts parts_;
@@ -161,12 +208,11 @@ class JobMachine {
   Fence fence_;
   Phase phase_ = Phase::kPreparing;
   int generation_;
-  RankProgram program_;            // of this generation
-  std::optional<Time> ask_again_;  // time to ask the program again, in kAsking
-  std::optional<Time> ask_until_;  // end of the time for retries of the program
-  std::string saved_;              // the last checkpoint that a rank has reported; "" = none
+  RankProgram program_;  // of this generation
+  Retries asking_;       // of the program
+  std::string saved_;    // the last checkpoint that a rank has reported; "" = none
   struct LostHost {
-    std::string name;
+    JobHost host;
     bool ended;  // it has reported the end of its ranks
   };
   std::string python_warning_;              // the last one
@@ -174,7 +220,9 @@ class JobMachine {
   std::map<int, HostChange> early_losses_;  // while no rank ran; by number
   std::string unended_;  // processes of the last generation that may still run; "" = none
   int awaited_ = 0;      // number of outstanding responses
-  int spare_ = 0;        // the spare for the first lost host
+  Replacement replacement_{.node_rank = -1};  // of the first lost host; -1: none yet
+  int next_number_ = 0;                       // of the next replacement's daemon
+  Retries returning_;                         // of lost hosts
   std::optional<GenerationState> run_;
   std::optional<OwnPause> pause_;  // of this process, at the failure of the generation
   Time now_{};

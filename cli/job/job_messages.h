@@ -1,8 +1,8 @@
 #pragma once
 
 // JobInput is an event for a job's state machine (job_machine.h), JobAction a command from it.
-// Hosts are identified by number (JobPlan::host); a spare has a number of its own, also after it
-// replaces a host.
+// Hosts are identified by the number of their daemon: the node rank at first. The daemon of a
+// replacement has a number of its own (Replacement::number).
 
 #include <chrono>
 #include <memory>
@@ -47,9 +47,10 @@ struct HostGone {
   int host = 0;
   std::optional<std::chrono::nanoseconds> lease_from;  // HostDaemon::LeaseFrom, if it has a lease
 };
-struct SpareAnswer {
+// The result of StartReplacement.
+struct ReplacementAnswer {
   int host = 0;
-  StatusOr<StartedSpare> answer;
+  StatusOr<StartedReplacement> answer;
 };
 
 // The result of AskProgram.
@@ -64,15 +65,14 @@ struct TimePassed {};
 using JobInput = std::variant<TimePassed, UserSignal, HostChange, Answer<v1::PrepareResponse>,
                               Answer<v1::LaunchResponse>, Answer<v1::StopResponse>,
                               Answer<v1::SignalResponse>, Answer<v1::ShareResponse>, HostEvents,
-                              StreamEnd, HostGone, SpareAnswer, ProgramAnswer>;
+                              StreamEnd, HostGone, ReplacementAnswer, ProgramAnswer>;
 
 // Actions that are not a request to the host's daemon.
-struct WatchHost {};    // results: HostEvents and one StreamEnd
-struct AbandonHost {};  // ends its calls in progress; result: StreamEnd
-struct GiveHostUp {};   // permanently, and waits for its processes; result: HostGone
-struct StartSpare {     // result: SpareAnswer
-  int spare = 0;        // index in JobPlan::spares
-  int node_rank = 0;    // of the host that it replaces
+struct WatchHost {};       // results: HostEvents and one StreamEnd
+struct AbandonHost {};     // ends its calls in progress; result: StreamEnd
+struct GiveHostUp {};      // permanently, and waits for its processes; result: HostGone
+struct StartReplacement {  // result: ReplacementAnswer
+  Replacement replacement;
 };
 struct AskProgram {};    // Program::ForGeneration, which may take minutes; result: ProgramAnswer
 struct ForwardInput {};  // begins the forwarding that the Launch of the host has announced
@@ -82,7 +82,7 @@ struct JobAction {
   int host = 0;
   int generation = 0;
   std::variant<v1::PrepareRequest, v1::LaunchRequest, v1::StopRequest, v1::SignalRequest,
-               v1::ShareRequest, WatchHost, AbandonHost, GiveHostUp, StartSpare, AskProgram,
+               v1::ShareRequest, WatchHost, AbandonHost, GiveHostUp, StartReplacement, AskProgram,
                ForwardInput, EndInput>
       what;
 };

@@ -83,6 +83,12 @@ const JobHost& JobPlan::host(int number) const {
   return index < world.hosts.size() ? world.hosts[index] : spares[index - world.hosts.size()];
 }
 
+std::vector<int> JobPlan::CountSpareSlots() const {
+  std::vector<int> counts;
+  for (const JobHost& spare : spares) counts.push_back(spare.rank_count());
+  return counts;
+}
+
 void CompleteHost(const LaunchFlags& flags, const Environment& exports, const Shell& shell,
                   JobHost* host) {
   host->working_directory = FindWorkingDirectory(flags, host->entry, shell);

@@ -60,9 +60,12 @@ struct JobPlan {
   std::vector<std::string> notices;  // for the user, before anything starts
   JobPurpose purpose;
 
+  // Returns whether another host may take this place: --master_addr names the one of rank 0.
+  bool IsReplaceable(int node_rank) const { return node_rank != 0 || flags.master_addr.empty(); }
   // Hosts are numbered by index in the world; spares follow.
   const JobHost& host(int number) const;
   int spare_number(int spare) const { return static_cast<int>(world.hosts.size()) + spare; }
+  std::vector<int> CountSpareSlots() const;  // by spare
   int host_count() const { return spare_number(static_cast<int>(spares.size())); }
 };
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
-#include <numeric>
 #include <thread>
 #include <utility>
 
 #include "cli/host/daemon_client.h"
+#include "cli/job/verdict/make_verdict.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
 #include "cli/remote/fan_out.h"
@@ -52,7 +52,7 @@ std::shared_future<StatusOr<DaemonBinary>> ReadInBackground() {
 // The material of the fan-out, by place in the list of hosts to start. A start that is given up
 // keeps a reference.
 struct HostStarter::RemoteHosts {
-  std::vector<int> numbers;
+  std::vector<Replacement> places;
   std::vector<RemoteTarget> targets;
   std::vector<v1::Credentials> credentials;
   std::vector<std::string> notices;  // of those that are ready, for the user
@@ -66,11 +66,10 @@ HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
       known_hosts_(std::move(known_hosts)),
       timeout_(FromSeconds(plan->flags.ssh_timeout)),
       lease_(FromSeconds(plan->flags.lease_seconds)),
-      places_(plan->world.hosts.size()),
-      addresses_(plan->host_count()),
-      daemons_(plan->host_count()),
       leases_(lease_) {
-  std::iota(places_.begin(), places_.end(), 0);
+  for (int i = 0; i < static_cast<int>(plan->world.hosts.size()); ++i) {
+    places_.push_back({.number = i, .host = i, .node_rank = i});
+  }
 }
 
 HostStarter::~HostStarter() = default;
@@ -78,57 +77,79 @@ HostStarter::~HostStarter() = default;
 void HostStarter::Interrupt() {
   interrupter_->Interrupt();  // first: Keep looks whether it was
   const std::lock_guard lock(mutex_);
-  for (const auto& daemon : daemons_) {
-    if (daemon != nullptr) daemon->CancelStarts();
-  }
+  for (const auto& [number, daemon] : daemons_) daemon->CancelStarts();
 }
 
 void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
-  const std::lock_guard lock(mutex_);
-  if (interrupter_->interrupted()) daemon->CancelStarts();
-  daemons_[number] = std::move(daemon);
+  HostDaemon* const kept = daemon.get();
+  {
+    const std::lock_guard lock(mutex_);
+    if (interrupter_->interrupted()) daemon->CancelStarts();
+    daemons_[number] = std::move(daemon);
+  }
+  leases_.Add(number, kept);
 }
 
 StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
   notice_ = std::move(notice);
-  std::vector<int> remote;
-  for (const int number : places_) {
-    if (plan_->host(number).remote) {
-      remote.push_back(number);
+  std::vector<Replacement> remote;
+  for (const Replacement& place : places_) {
+    if (plan_->host(place.host).remote) {
+      remote.push_back(place);
     } else {
-      DS_RETURN_IF_ERROR(StartLocal(number));
+      DS_RETURN_IF_ERROR(StartLocal(place.number));
     }
   }
   StartedHosts started;
+  std::map<int, FailedHost> failed;
   if (!remote.empty()) {
-    DS_ASSIGN_OR_RETURN(started.failed, StartRemote(remote));
+    DS_ASSIGN_OR_RETURN(failed, StartRemote(remote));
   }
-  if (!started.failed.empty()) ReleaseHosts();
-  for (const int number : places_) started.daemons.push_back(daemons_[number].get());
+  for (const auto& [node_rank, each] : failed) started.failed.push_back(each);
+  if (!AreCovered(failed)) {
+    ReleaseHosts();
+    return started;
+  }
+  absent_.table =
+      MakeFailureTable(std::exchange(started.failed, {}), static_cast<int>(places_.size()));
+  for (const auto& [node_rank, each] : failed) {
+    absent_.failures.emplace(node_rank, MakeUnreachableVerdict(each));
+  }
+  for (const Replacement& place : places_) {
+    const auto daemon = daemons_.find(place.number);
+    started.daemons.push_back(daemon == daemons_.end() ? nullptr : daemon->second.get());
+  }
   started.master_addr = FindMasterAddress();
   return started;
 }
 
-StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank) {
-  const int number = plan_->spare_number(spare);
-  if (!plan_->host(number).remote) {
-    DS_RETURN_IF_ERROR(StartLocal(number));
+bool HostStarter::AreCovered(const std::map<int, FailedHost>& failed) const {
+  std::vector<int> slot_counts;
+  for (const auto& [node_rank, each] : failed) {
+    if (!plan_->IsReplaceable(node_rank)) return false;
+    slot_counts.push_back(plan_->host(node_rank).rank_count());
+  }
+  return SparePool(plan_->CountSpareSlots()).Covers(slot_counts);
+}
+
+StatusOr<StartedReplacement> HostStarter::StartReplacement(const Replacement& replacement) {
+  if (!plan_->host(replacement.host).remote) {
+    DS_RETURN_IF_ERROR(StartLocal(replacement.number));
   } else {
-    DS_ASSIGN_OR_RETURN(const std::vector<FailedHost> failed, StartRemote({number}));
+    DS_ASSIGN_OR_RETURN(const auto failed, StartRemote({replacement}));
     if (!failed.empty()) {
-      const HostFailure& failure = failed.front().failure;
+      const HostFailure& failure = failed.begin()->second.failure;
       return UnavailableError(failure.message + (failure.hint.empty() ? "" : "; " + failure.hint));
     }
   }
-  places_[node_rank] = number;
-  return StartedSpare{.daemon = daemons_[number].get(), .master_addr = FindMasterAddress()};
+  places_[replacement.node_rank] = replacement;
+  return StartedReplacement{.daemon = daemons_.at(replacement.number).get(),
+                            .master_addr = FindMasterAddress()};
 }
 
 void HostStarter::ReleaseHosts() {
   leases_.Release();
-  for (const auto& daemon : daemons_) {
-    if (daemon != nullptr) daemon->HangUp();
-  }
+  for (const auto& [number, daemon] : daemons_) daemon->HangUp();
 }
 
 void HostStarter::AwaitHosts(const NoticeCallback& notice) {
@@ -163,18 +184,17 @@ Status HostStarter::StartLocal(int number) {
     local_.push_back(daemon.get());
   }
   Keep(number, std::move(daemon));
-  leases_.Add(number, daemons_[number].get());
   return OkStatus();
 }
 
 StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
-    const std::vector<int>& numbers) {
+    const std::vector<Replacement>& places) {
   auto hosts = std::make_shared<RemoteHosts>();
-  hosts->numbers = numbers;
-  for (const int number : numbers) {
+  hosts->places = places;
+  for (const Replacement& place : places) {
     DS_ASSIGN_OR_RETURN(RemoteTarget target,
-                        MakeRemoteTarget(plan_->host(number).entry, plan_->flags.ssh_port));
-    target.node_rank = number;
+                        MakeRemoteTarget(plan_->host(place.host).entry, plan_->flags.ssh_port));
+    target.node_rank = place.number;
     hosts->targets.push_back(std::move(target));
   }
   if (!authority_.has_value()) {
@@ -185,11 +205,11 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
   }
   DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
   hosts->made = MakeChannelCredentials(hosts->controller);
-  for (const int number : numbers) {
-    DS_ASSIGN_OR_RETURN(v1::Credentials credentials, authority_->IssueDaemon(number));
+  for (const Replacement& place : places) {
+    DS_ASSIGN_OR_RETURN(v1::Credentials credentials, authority_->IssueDaemon(place.number));
     hosts->credentials.push_back(std::move(credentials));
   }
-  hosts->notices.resize(numbers.size());
+  hosts->notices.resize(places.size());
   hosts->job = {.job_id = plan_->job_id,
                 .timeout = timeout_,
                 .lease = lease_,
@@ -200,21 +220,21 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
 }
 
 void HostStarter::Accept(RemoteHosts* hosts, int index, StartedDaemon* started) {
-  const int number = hosts->numbers[index];
+  const int number = hosts->places[index].number;
   hosts->notices[index] = started->notice;
   addresses_[number] = started->address;
   const TlsOptions tls{.credentials = hosts->controller,
                        .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
                        .lease = lease_,
                        .made = hosts->made};
+  // At once: its lease must last until the slowest host is ready.
   Keep(number, std::make_unique<DaemonClient>(plan_->job_id, started->target(), tls,
                                               std::move(started->tunnel)));
-  // At once: its lease must last until the slowest host is ready.
-  leases_.Add(number, daemons_[number].get());
 }
 
-StatusOr<std::vector<FailedHost>> HostStarter::StartRemote(const std::vector<int>& numbers) {
-  DS_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
+StatusOr<std::map<int, FailedHost>> HostStarter::StartRemote(
+    const std::vector<Replacement>& places) {
+  DS_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteHosts> hosts, DescribeHosts(places));
   const auto start = [this, hosts](int index, HostAttempt* attempt) -> HostResult<FanOut::Accept> {
     HostResult<StartedDaemon> daemon =
         StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], hosts->job, attempt);
@@ -223,18 +243,18 @@ StatusOr<std::vector<FailedHost>> HostStarter::StartRemote(const std::vector<int
     return FanOut::Accept([=, this] { Accept(hosts.get(), index, started.get()); });
   };
   const std::vector<HostOutcome> outcomes = FanOut::Run(
-      static_cast<int>(numbers.size()), {.timeout = timeout_}, interrupter_, start,
+      static_cast<int>(places.size()), {.timeout = timeout_}, interrupter_, start,
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
-  std::vector<FailedHost> failed;
+  std::map<int, FailedHost> failed;
   bool told_of_hang = false;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
     const std::string host = "host " + hosts->targets[i].name + ": ";
     if (outcomes[i].ok()) {
       if (!hosts->notices[i].empty()) notice_(host + hosts->notices[i]);
       continue;
     }
     const HostFailure& failure = outcomes[i].failure();
-    failed.push_back({hosts->targets[i].name, failure});
+    failed.insert({places[i].node_rank, {hosts->targets[i].name, failure}});
     if (failure.kind != FailureKind::kInterrupted || !failure.hung || told_of_hang) continue;
     notice_(host + failure.message);  // an interrupted start has no table
     told_of_hang = true;
@@ -246,16 +266,21 @@ StatusOr<std::vector<FailedHost>> HostStarter::StartRemote(const std::vector<int
 // of the others.
 std::string HostStarter::FindMasterAddress() const {
   const std::string& planned = plan_->master_addr;
-  const int first = places_[0];
+  const Replacement& first = places_[0];
+  const auto address_of = [this](const Replacement& place) {
+    const auto found = addresses_.find(place.number);
+    return found == addresses_.end() ? "" : found->second;
+  };
   if (places_.size() == 1 || !plan_->flags.master_addr.empty()) return planned;
-  if (plan_->host(first).remote) return addresses_[first];
-  const auto other = std::find_if(places_.begin(), places_.end(),
-                                  [&](int number) { return !addresses_[number].empty(); });
+  if (plan_->host(first.host).remote) return address_of(first);
+  const auto other = std::find_if(places_.begin(), places_.end(), [&](const Replacement& place) {
+    return !address_of(place).empty();
+  });
   if (other == places_.end()) return planned;
-  const HostEntry& entry = plan_->host(first).entry;
+  const HostEntry& entry = plan_->host(first.host).entry;
   const auto own = entry.keys.find("address");
   if (own != entry.keys.end()) return own->second;
-  const std::string local = LocalAddressTowards(addresses_[*other]);
+  const std::string local = LocalAddressTowards(address_of(*other));
   return local.empty() ? entry.name : local;
 }
 

@@ -3,7 +3,8 @@
 // HostStarter starts a daemon on every host of a plan, in parallel: a child process on this
 // machine, over SSH elsewhere. It owns the daemons and their leases.
 //
-// Daemons, certificates and leases are indexed by host number (JobPlan::host).
+// Daemons, certificates and leases are indexed by the number of the daemon: the node rank, or the
+// number of a replacement (job/spares.h).
 //
 // Not thread-safe, except Interrupt. If all hosts are this machine, it starts no thread and nothing
 // for SSH.
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,16 +31,17 @@
 
 namespace ds::cli {
 
-// The result of a start. If one host failed, the others are released.
+// The result of a start. If a host failed and spares cannot replace all that failed, the others are
+// released.
 struct StartedHosts {
-  std::vector<FailedHost> failed;
-  std::vector<HostDaemon*> daemons;  // by node rank
+  std::vector<FailedHost> failed;    // empty if spares can replace them: see absent_hosts
+  std::vector<HostDaemon*> daemons;  // by node rank; null for absent hosts
   std::string master_addr;           // address of rank 0 for the other hosts: the user's, if given
 };
 
 struct StartedDaemon;
 
-class HostStarter : public SpareStarter {
+class HostStarter : public ReplacementStarter {
   struct RemoteHosts;
 
  public:
@@ -51,14 +54,15 @@ class HostStarter : public SpareStarter {
 
   // Returns when all daemons accept calls, or when it is known which have failed; AwaitHosts waits
   // for the released ones. `notice` receives texts for the user, on this thread and on the thread
-  // of StartSpare. An error Status means that this machine or the request is at fault.
+  // of StartReplacement. An error Status means that this machine or the request is at fault.
   StatusOr<StartedHosts> StartHosts(NoticeCallback notice);
   // Cancels: starts of hosts and of ranks return as soon as possible, and later ones at once. Their
   // failures are not worth showing.
   void Interrupt();
 
   LeaseKeeper* leases() { return &leases_; }
-  StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override;
+  StatusOr<StartedReplacement> StartReplacement(const Replacement& replacement) override;
+  AbsentHosts absent_hosts() const override { return absent_; }
   // Releases all daemons, after the end of the job.
   void ReleaseHosts();
   // Blocks until the daemons of this machine have ended, like LocalDaemon::Close.
@@ -73,13 +77,16 @@ class HostStarter : public SpareStarter {
   bool KillHosts();
 
  private:
+  // Keeps the daemon, and renews its lease from now on.
   void Keep(int number, std::unique_ptr<HostDaemon> daemon);
   Status StartLocal(int number);
-  // Starts daemons over SSH; returns the hosts that failed.
-  StatusOr<std::vector<FailedHost>> StartRemote(const std::vector<int>& numbers);
-  StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  // Starts daemons over SSH; returns the hosts that failed, by node rank.
+  StatusOr<std::map<int, FailedHost>> StartRemote(const std::vector<Replacement>& places);
+  StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<Replacement>& places);
   // Takes over the daemon that was started on the host with this index in `hosts`.
   void Accept(RemoteHosts* hosts, int index, StartedDaemon* started);
+  // Returns whether spares can replace the hosts.
+  bool AreCovered(const std::map<int, FailedHost>& failed) const;
   std::string FindMasterAddress() const;
 
   const JobPlan* const plan_;
@@ -89,10 +96,11 @@ class HostStarter : public SpareStarter {
   NoticeCallback notice_;
   std::optional<JobAuthority> authority_;  // only with remote hosts
   const std::shared_ptr<Interrupter> interrupter_ = std::make_shared<Interrupter>();
-  std::vector<int> places_;             // host number by node rank
-  std::vector<std::string> addresses_;  // dialled address by host number; "" = this machine
-  // By host number; null for an unused spare. Modified under mutex_.
-  std::vector<std::unique_ptr<HostDaemon>> daemons_;
+  std::vector<Replacement> places_;  // by node rank: the present host
+  AbsentHosts absent_;
+  std::map<int, std::string> addresses_;  // dialled address of the daemons of other hosts
+  // By number. Modified under mutex_.
+  std::map<int, std::unique_ptr<HostDaemon>> daemons_;
   LeaseKeeper leases_;  // of the daemons; destroyed before them
   std::mutex mutex_;
   std::vector<LocalDaemon*>

@@ -65,6 +65,42 @@ TEST_F(SshLossTest, APulledCableIsTheVerdict) {
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
+TEST_F(SshLossTest, AKilledDaemonIsReplacedOnItsHostIfNoSpareIsThere) {
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
+  WriteHostfile(1);
+  Program dsrun(Command({"--lease_seconds", "4", "--max_restarts", "1"},
+                        "echo try $DSRUN_GENERATION rank $RANK; "
+                        "[ $DSRUN_GENERATION = 1 ] || exec sleep 600"),
+                {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("1@h1: try 0 rank 1\n")) << dsrun.err();
+  OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
+  const ProgramResult result = dsrun.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1@h1: try 1 rank 1\n"));
+  EXPECT_THAT(result.err, HasSubstr("a new daemon runs on host h1"));
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+// The report of rank 0's end is behind all that it has written, rank 1's comes at once.
+TEST_F(SshLossTest, TheFirstFailureIsBlamedAlthoughItsReportComesLater) {
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
+  WriteHostfile(1);
+  Program dsrun(Command({}, R"(
+      if [ $RANK = 0 ]; then
+        head -c 60000000 /dev/zero | tr '\0' x | fold -w 1000
+        mkfifo /tmp/ends; echo $$ >/tmp/ends; exit 9
+      fi
+      mkfifo /tmp/go; echo ready; read _ </tmp/go; exit 1)"),
+                {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("1@h1: ready\n")) << dsrun.err();
+  OnHost(0,
+         "until [ -p /tmp/ends ]; do :; done; read rank </tmp/ends; "
+         "while grep -qs 'State:.[^ZX]' /proc/$rank/status; do :; done");
+  OnHost(1, "echo >/tmp/go");
+  EXPECT_EQ(dsrun.Wait().status, 9);
+  EXPECT_EQ(Verdict()["rank"], 0);
+}
+
 class SshSpareTest : public SshLossTest {
  protected:
   void SetUp() override {
@@ -86,6 +122,24 @@ class SshSpareTest : public SshLossTest {
     return dsrun;
   }
 };
+
+// One host does not answer, or refuses the job: neither is a restart.
+TEST_F(SshSpareTest, ASpareTakesPartFromTheStart) {
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
+  const std::string first = hosts().HostfileLine(0, 1) + "\n";
+  const std::string spare = hosts().HostfileLine(2, 1, "spare") + "\n";
+  WriteHostfile(first + "h1 slots=1 port=1 workdir=/ address=" + hosts().address(1) + "\n" + spare);
+  const ProgramResult unreachable = Run("echo rank $RANK runs");
+  EXPECT_EQ(unreachable.status, 0) << unreachable.err;
+  EXPECT_THAT(unreachable.out, HasSubstr("1@h2: rank 1 runs\n"));
+  EXPECT_THAT(unreachable.err, HasSubstr("spare host h2 replaces host h1"));
+  WriteHostfile(first + hosts().HostfileLine(1, 1, "workdir=/nowhere") + "\n" + spare);
+  const ProgramResult refused = Run("echo rank $RANK runs");
+  EXPECT_EQ(refused.status, 0) << refused.err;
+  EXPECT_THAT(refused.out, HasSubstr("1@h2: rank 1 runs\n"));
+  EXPECT_THAT(refused.err, HasSubstr("/nowhere"));
+  for (const int host : {0, 1, 2}) ExpectNothingLeft(host);
+}
 
 TEST_F(SshSpareTest, ASpareResumesInPlaceOfALostHost) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());

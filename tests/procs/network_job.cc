@@ -33,10 +33,11 @@ void NetworkJob::StartDaemon(int number, const NetworkJobHost& host) {
   keeper_->Add(number, daemons_.back().get());
 }
 
-StatusOr<cli::StartedSpare> NetworkJob::Starter::StartSpare(int, int) {
-  job_.StartDaemon(static_cast<int>(job_.daemons_.size()), job_.spare_);
-  return cli::StartedSpare{.daemon = job_.daemons_.back().get(),
-                           .master_addr = job_.spare_.address};
+StatusOr<cli::StartedReplacement> NetworkJob::Starter::StartReplacement(
+    const cli::Replacement& replacement) {
+  job_.StartDaemon(replacement.number, job_.spare_);
+  return cli::StartedReplacement{.daemon = job_.daemons_.back().get(),
+                                 .master_addr = job_.spare_.address};
 }
 
 void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,

@@ -57,10 +57,11 @@ class NetworkJob : public ::testing::Test {
   std::unique_ptr<cli::LeaseKeeper> keeper_;  // calls the controller
 
  private:
-  class Starter : public cli::SpareStarter {
+  class Starter : public cli::ReplacementStarter {
    public:
     explicit Starter(NetworkJob* job) : job_(*job) {}
-    StatusOr<cli::StartedSpare> StartSpare(int spare, int node_rank) override;
+    StatusOr<cli::StartedReplacement> StartReplacement(
+        const cli::Replacement& replacement) override;
 
    private:
     NetworkJob& job_;

@@ -205,6 +205,18 @@ TEST_F(RunCommandTest, AFailedJobIsRestartedAsOftenAsAskedFor) {
   EXPECT_EQ(Content("logs/2/rank-00000.out"), "generation 2\n");
 }
 
+TEST_F(RunCommandTest, AKilledDaemonOfThisMachineIsReplaced) {
+  Program program(Command({"--max_restarts", "1"},
+                          "[ $DSRUN_GENERATION = 0 ] || exit 0; echo daemon $PPID; sleep 600"));
+  ASSERT_TRUE(program.WaitForOutput("daemon "));
+  const std::string text = program.out();
+  ::kill(std::stoi(text.substr(text.find("daemon ") + 7)), SIGKILL);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("a new daemon runs on host localhost"));
+  ExpectNoRankLeft();
+}
+
 TEST_F(RunCommandTest, WhenTheRestartsAreUsedUpTheLastFailureCounts) {
   const ProgramResult result = Run({"--max_restarts", "1"}, "exit $((9 - DSRUN_GENERATION))");
   EXPECT_EQ(result.status, 8);

@@ -3,6 +3,7 @@
 // Scenario: a job, and what happens to it.
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "tests/sim/event_clock.h"
@@ -25,7 +26,7 @@ enum class FaultKind {
 
 struct Fault {
   FaultKind kind{};
-  int host = -1;  // its number; -1: of dsrun
+  int host = -1;  // its index in the plan; -1: of dsrun
   Time begin{};
   Time length{};
 };
@@ -37,6 +38,8 @@ struct Scenario {
   double lease_seconds = 10;
   double grace_seconds = 15;
   std::vector<Fault> faults;
+  std::set<int> down;      // hosts, and spares after them, on which no daemon starts
+  std::set<int> refusing;  // hosts, and spares, that refuse the job
 };
 
 // A story that a seed tells; most have faults.

@@ -1,5 +1,6 @@
 #include "tests/sim/simulated_job.h"
 
+#include <algorithm>
 #include <csignal>
 #include <type_traits>
 #include <utility>
@@ -24,8 +25,21 @@ SimulatedJob::SimulatedJob(const Scenario& scenario, std::uint64_t seed, const M
       mistakes_(mistakes),
       random_(seed),
       table_(Seconds(scenario.lease_seconds)) {
-  for (int number = 0; number < scenario_.hosts; ++number) StartHost(number);
+  for (const int machine : scenario_.down) {
+    // Where spares do not suffice no job begins.
+    const bool is_covered = static_cast<int>(absent_.size()) < scenario_.spares;
+    if (machine < scenario_.hosts && is_covered) absent_.insert(machine);
+  }
   cli::JobMachine::Parts parts{.program = this, .observer = this, .stop = &stop_};
+  for (int number = 0; number < scenario_.hosts; ++number) {
+    if (absent_.contains(number)) {
+      const std::string host = "h" + std::to_string(number);
+      parts.absent.failures[number] = {
+          .cause = cli::Cause::kPreflight, .host = host, .message = "host " + host + " is down"};
+    } else {
+      StartHost(number, number);
+    }
+  }
   parts.draw_key = [] { return std::string("key"); };
   parts.unix_nanos = [this] { return clock_.now().count(); };
   parts.find_own_pause = [this]() -> std::optional<cli::OwnPause> {
@@ -61,7 +75,25 @@ StatusOr<cli::RankProgram> SimulatedJob::ForGeneration(int generation) const {
   return cli::RankProgram{.argv = {"prog", std::to_string(generation)}};
 }
 
-void SimulatedJob::StartHost(int number) {
+std::optional<int> SimulatedJob::FindDaemon(int machine) const {
+  std::optional<int> last;
+  for (const auto& [number, its_machine] : machines_) {
+    if (its_machine == machine) last = number;
+  }
+  return last;
+}
+
+bool SimulatedJob::IsUnreachable(int machine) {
+  const bool is_spare = machine >= scenario_.hosts;
+  if (scenario_.down.contains(machine) && (is_spare || absent_.contains(machine))) return true;
+  const std::optional<int> daemon = FindDaemon(machine);
+  if (!daemon.has_value()) return false;
+  const Link& link = links_[*daemon];
+  return clock_.now() < std::max(link.blocked_down_until, link.blocked_up_until);
+}
+
+void SimulatedJob::StartHost(int number, int machine) {
+  machines_[number] = machine;
   SimulatedHost::Options options{.lease = Seconds(scenario_.lease_seconds),
                                  .boot_offset = Seconds(Draw(0, 1e6)),
                                  .wall_clock = {},
@@ -126,7 +158,10 @@ Ending SimulatedJob::Run() {
 
 void SimulatedJob::OnNotice(const std::string& text) {
   Trace(text);
-  ending_.fenced = ending_.fenced || text.find("before the restart") != std::string::npos;
+  const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
+  ending_.fenced = ending_.fenced || says("before the restart");
+  ending_.spared = ending_.spared || (says("replaces host") && ending_.generations == 0);
+  ending_.returned = ending_.returned || says("a new daemon runs on host");
 }
 
 void SimulatedJob::Trace(const std::string& what) {
@@ -195,6 +230,11 @@ void SimulatedJob::CallHost(const cli::JobAction& action, std::function<Status()
 
 void SimulatedJob::Do(const cli::JobAction& action, const v1::PrepareRequest& /*request*/) {
   const auto response = std::make_shared<v1::PrepareResponse>();
+  if (scenario_.refusing.contains(machines_.at(action.host))) {
+    v1::Finding* const finding = response->add_findings();
+    finding->set_level(v1::Finding::FAIL);
+    finding->set_message("it refuses the job");
+  }
   response->set_core_count(4);
   const auto serve = [this, response] {
     response->set_master_port(next_port_++);
@@ -233,10 +273,17 @@ void SimulatedJob::Do(const cli::JobAction& action, cli::GiveHostUp) {
   Feed(cli::HostGone{action.host, terms_.at(action.host).from()});
 }
 
-void SimulatedJob::Do(const cli::JobAction& action, const cli::StartSpare& /*start*/) {
-  StartHost(action.host);
-  clock_.After(milliseconds(500), [this, number = action.host] {
-    Feed(cli::SpareAnswer{number, cli::StartedSpare{.master_addr = "h" + std::to_string(number)}});
+void SimulatedJob::Do(const cli::JobAction& action, const cli::StartReplacement& start) {
+  const int machine = start.replacement.host;
+  StatusOr<cli::StartedReplacement> answer =
+      cli::StartedReplacement{.master_addr = "h" + std::to_string(machine)};
+  if (IsUnreachable(machine)) {
+    answer = UnavailableError("no route to host");
+  } else {
+    StartHost(action.host, machine);
+  }
+  clock_.After(milliseconds(500), [this, number = action.host, answer] {
+    Feed(cli::ReplacementAnswer{number, answer});
   });
 }
 

@@ -33,8 +33,10 @@ struct Ending {
   std::vector<std::string> violations;  // of what must always hold; none = all does
   cli::JobOutcome outcome;
   int generations = 0;
-  bool fenced = false;  // a restart has waited for ranks that might still run
-  std::string trace;    // of the last moments, for who looks for the reason
+  bool fenced = false;    // a restart has waited for ranks that might still run
+  bool spared = false;    // a spare has taken part from the start
+  bool returned = false;  // a lost host got a new daemon
+  std::string trace;      // of the last moments, for who looks for the reason
 };
 
 // Plays it to its end.
@@ -72,10 +74,12 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   StatusOr<cli::RankProgram> ForGeneration(int generation) const override;
 
   cli::JobPlan MakePlan() const;
-  void StartHost(int number);
+  void StartHost(int number, int machine);
+  std::optional<int> FindDaemon(int machine) const;  // the number of the last one
+  bool IsUnreachable(int machine);
   RankLife DrawLife(int generation);
   void Inject(const Fault& fault);
-  void InjectOnHost(const Fault& fault);
+  void InjectOnHost(const Fault& fault, int number);
   void FailEverywhere();
   void PauseDsrun(Time length);
   void SendUserSignal();
@@ -93,7 +97,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void Do(const cli::JobAction& action, cli::WatchHost);
   void Do(const cli::JobAction& action, cli::AbandonHost);
   void Do(const cli::JobAction& action, cli::GiveHostUp);
-  void Do(const cli::JobAction& action, const cli::StartSpare& start);
+  void Do(const cli::JobAction& action, const cli::StartReplacement& start);
   void Do(const cli::JobAction& action, cli::AskProgram);
   void Do(const cli::JobAction&, cli::ForwardInput) { Violate("input that nobody has given"); }
   void Do(const cli::JobAction&, cli::EndInput) { Violate("input that nobody has given"); }
@@ -138,7 +142,8 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   const Mistakes mistakes_;
   std::mt19937_64 random_;
   EventClock clock_;
-  std::map<int, std::unique_ptr<SimulatedHost>> hosts_;  // by number
+  std::map<int, std::unique_ptr<SimulatedHost>> hosts_;  // by the number of the daemon
+  std::map<int, int> machines_;  // index for JobPlan::host, by number; the last is the current one
   std::map<int, Link> links_;
   std::map<int, cli::LeaseTerm> terms_;
   std::map<int, cli::HostClock> clocks_;
@@ -149,6 +154,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   std::deque<std::function<void()>> waiting_;  // for dsrun to go on
   bool starts_cancelled_ = false;
   std::uint32_t next_port_ = 40000;
+  std::set<int> absent_;   // hosts that spares replace from the start
   std::set<int> stopped_;  // generations
   // An end of a rank, without a stop, that dsrun knows.
   struct FailedRank {

@@ -24,14 +24,14 @@ void SimulatedJob::Inject(const Fault& fault) {
   if (fault.kind == FaultKind::kPauseDsrun) return PauseDsrun(fault.length);
   if (fault.kind == FaultKind::kUserSignal) return SendUserSignal();
   if (fault.kind == FaultKind::kFailEverywhere) return FailEverywhere();
-  if (hosts_.contains(fault.host) && hosts_[fault.host] != nullptr) InjectOnHost(fault);
+  if (const auto daemon = FindDaemon(fault.host); daemon.has_value()) InjectOnHost(fault, *daemon);
 }
 
-void SimulatedJob::InjectOnHost(const Fault& fault) {
-  Link& link = links_[fault.host];
-  SimulatedHost* const host = hosts_[fault.host].get();
+void SimulatedJob::InjectOnHost(const Fault& fault, int number) {
+  Link& link = links_[number];
+  SimulatedHost* const host = hosts_[number].get();
   const Time end = clock_.now() + fault.length;
-  const auto heal = [this, number = fault.host] { Reconnect(number); };
+  const auto heal = [this, number] { Reconnect(number); };
   switch (fault.kind) {
     case FaultKind::kKillDaemon:
       return host->KillDaemon();

@@ -29,6 +29,10 @@ Scenario DrawScenario(std::uint64_t seed) {
     if (draw(0, 4) == 0) fault.begin = Time(0);
     scenario.faults.push_back(fault);
   }
+  for (int machine = 0; machine < scenario.hosts + scenario.spares; ++machine) {
+    if (draw(0, 14) == 0) scenario.down.insert(machine);
+    if (draw(0, 14) == 0) scenario.refusing.insert(machine);
+  }
   return scenario;
 }
 
@@ -43,8 +47,9 @@ bool SimulatedJob::IsExplained(const cli::Verdict& verdict) const {
   using enum FaultKind;
   const int host = verdict.host.empty() ? -1 : std::stoi(verdict.host.substr(1));
   const SimulatedRank* culprit = nullptr;
-  if (const auto found = hosts_.find(host); found != hosts_.end()) {
-    for (const SimulatedRank& rank : found->second->ranks()) {
+  for (const auto& [number, machine] : machines_) {
+    if (machine != host) continue;
+    for (const SimulatedRank& rank : hosts_.at(number)->ranks()) {
       if (rank.number == verdict.rank && rank.generation == verdict.generation) culprit = &rank;
     }
   }
@@ -54,9 +59,11 @@ bool SimulatedJob::IsExplained(const cli::Verdict& verdict) const {
              culprit->exit_code == verdict.exit_code && verdict.exit_code != 0;
     case cli::Cause::kSignal:
       return culprit != nullptr && culprit->signal == SIGKILL && WasInjected({kKillRank}, host);
+    case cli::Cause::kPreflight:
+      if (scenario_.down.contains(host) || scenario_.refusing.contains(host)) return true;
+      [[fallthrough]];
     case cli::Cause::kHostLost:
     case cli::Cause::kDaemonLost:
-    case cli::Cause::kPreflight:
       return WasInjected(
           {kKillDaemon, kPauseDaemon, kPartition, kDeafHost, kMuteHost, kSlowNetwork}, host);
     case cli::Cause::kSuspended:

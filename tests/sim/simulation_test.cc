@@ -28,12 +28,16 @@ TEST(SimulationTest, InvariantsHold) {
   std::map<std::string, int> endings;
   int restarted = 0;
   int fenced = 0;
+  int spared = 0;
+  int returned = 0;
   for (std::uint64_t seed = 0; seed < CountSeeds(); ++seed) {
     const Ending ending = Play(DrawScenario(seed), seed);
     ++endings[ending.outcome.ok() ? "well"
                                   : std::string(cli::CauseName(ending.outcome.failure().cause))];
     restarted += ending.generations > 1;
     fenced += ending.fenced;
+    spared += ending.spared;
+    returned += ending.returned;
     for (const std::string& violation : ending.violations) {
       // One story is enough to look at.
       ADD_FAILURE() << "seed " << seed << ": " << violation << "\n"
@@ -47,6 +51,8 @@ TEST(SimulationTest, InvariantsHold) {
   }
   EXPECT_GE(restarted, 100);
   EXPECT_GE(fenced, 20);
+  EXPECT_GE(spared, 20);
+  EXPECT_GE(returned, 20);
 }
 
 TEST(SimulationTest, ASeedIsReproducible) {

@@ -62,21 +62,25 @@ TEST(FenceTest, NamesTheAwaitedHosts) {
 }
 
 // The controller with a lost host whose lease ends in a moment, and a spare.
-class FencedControllerTest : public ::testing::Test, public SpareStarter, public Program {
+class FencedControllerTest : public ::testing::Test, public ReplacementStarter, public Program {
  protected:
   static constexpr seconds kLease{1};
 
   FencedControllerTest() {
-    for (FakeDaemon* daemon : {&kept_, &spare_}) daemon->prepare_answer.set_master_port(4242);
+    for (FakeDaemon* daemon : {&kept_, &spare_, &back_})
+      daemon->prepare_answer.set_master_port(4242);
     kept_.on_start = [this] {
       if (kept_.prepared.generation() == 1) kept_.prepare_answer.set_master_port(4243);
       if (kept_.launched.size() == 2) launched_at_ = BootTime();
     };
   }
-  StatusOr<StartedSpare> StartSpare(int, int) override {
-    if (on_spare_) on_spare_();
-    if (!spare_answer_.ok()) return spare_answer_;
-    return StartedSpare{.daemon = &spare_, .master_addr = "m"};
+  StatusOr<StartedReplacement> StartReplacement(const Replacement& replacement) override {
+    started_.push_back(replacement);
+    const bool is_return = replacement.host == 1;
+    if (is_return && on_return_) on_return_();
+    if (!is_return && on_spare_) on_spare_();
+    if (!is_return && !spare_answer_.ok()) return spare_answer_;
+    return StartedReplacement{.daemon = is_return ? &back_ : &spare_, .master_addr = "m"};
   }
   StatusOr<RankProgram> ForGeneration(int) const override { return RankProgram{.argv = {"prog"}}; }
 
@@ -97,11 +101,13 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
   FakeDaemon kept_{{{}, {Ended()}}};
   FakeDaemon lost_{{{Cut()}}};
   FakeDaemon spare_{{{Ended()}}};
+  FakeDaemon back_{{{Ended()}}};  // of the lost host
   RecordingObserver observer_;
   UserStop stop_;
   std::string told_;  // of what is waited for
   bool has_spare_ = true;
-  std::function<void()> on_spare_;
+  std::function<void()> on_spare_, on_return_;
+  std::vector<Replacement> started_;
   Status spare_answer_;
   std::unique_ptr<JobController> controller_;
   std::chrono::nanoseconds launched_at_{};
@@ -129,18 +135,36 @@ TEST_F(FencedControllerTest, ItMeetsAtAPortOfItsOwn) {
   EXPECT_EQ(port_of(1), "4243");
 }
 
-TEST_F(FencedControllerTest, AJobThatIsNotRestartedDoesNotWait) {
-  lost_.lease_from = BootTime() + std::chrono::hours(1);
-  spare_.CancelStarts();  // it does not take the place
-  EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
-  EXPECT_THAT(observer_.notices, Contains(HasSubstr("not restarted: no spare host")));
-  EXPECT_THAT(observer_.notices, Not(Contains(HasSubstr("before the restart"))));
+TEST_F(FencedControllerTest, WithoutASpareTheLostHostItselfIsUsedWhenItsRanksHaveEnded) {
+  has_spare_ = false;
+  lost_.lease_from = BootTime() - kLease - seconds(1);
+  std::chrono::nanoseconds returned_at{};
+  on_return_ = [&] { returned_at = BootTime(); };
+  EXPECT_TRUE(Run().ok());
+  EXPECT_GE(returned_at, *lost_.lease_from + kLease + seconds(2));
+  ASSERT_EQ(started_.size(), 1U);
+  EXPECT_EQ(started_[0].node_rank, 1);
+  EXPECT_GE(started_[0].number, 2) << "the lost daemon keeps its own";
+  EXPECT_EQ(observer_.notices.back(), "a new daemon runs on host b");
 }
 
-TEST_F(FencedControllerTest, ALostHostThatNothingReplacesIsNamed) {
+TEST_F(FencedControllerTest, TheLostHostIsUsedWhenTheSpareCannotReplaceIt) {
+  spare_.CancelStarts();
+  EXPECT_TRUE(Run().ok());
+  ASSERT_EQ(started_.size(), 2U);
+  EXPECT_NE(started_[0].number, started_[1].number);
+  EXPECT_TRUE(spare_.abandoned);
+  EXPECT_EQ(back_.launched.size(), 1U);
+}
+
+TEST_F(FencedControllerTest, TheUserEndsTheWaitForALostHost) {
   has_spare_ = false;
-  EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
-  EXPECT_EQ(observer_.notices.back(), "not restarted: host b is gone, and there is no spare host");
+  lost_.lease_from = BootTime() + std::chrono::hours(1);
+  observer_.on_notice = [this](const std::string& text) {
+    if (text.find("before the restart") != std::string::npos) controller_->OnSignal(SIGINT);
+  };
+  EXPECT_EQ(Run().failure().cause, Cause::kUserStop);
+  EXPECT_TRUE(started_.empty());
 }
 
 TEST_F(FencedControllerTest, ASignalEndsTheWait) {
@@ -174,7 +198,7 @@ TEST_F(FencedControllerTest, AnExceptionWhileStartingASpareIsItsFailure) {
   on_spare_ = [] {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   };
-  EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
+  EXPECT_TRUE(Run().ok()) << "the lost host itself is left";
   EXPECT_THAT(observer_.notices,
               Contains(HasSubstr("spare host c: this machine cannot start it: ")));
 }

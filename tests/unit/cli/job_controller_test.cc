@@ -23,7 +23,7 @@ using testing::Output;
 using testing::RecordingObserver;
 
 // Starts spares that are fakes, in the order of `daemons`.
-class FakeStarter : public SpareStarter {
+class FakeStarter : public ReplacementStarter {
  public:
   struct Spare {
     std::string name;
@@ -31,13 +31,21 @@ class FakeStarter : public SpareStarter {
     std::unique_ptr<FakeDaemon> daemon;  // null: it cannot be reached
   };
 
-  StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override {
-    started.emplace_back(daemons[spare].name, node_rank);
+  StatusOr<StartedReplacement> StartReplacement(const Replacement& replacement) override {
+    const int spare = replacement.host - host_count;
+    if (spare < 0) {
+      started.emplace_back("itself", replacement.node_rank);
+      return StartedReplacement{.daemon = &back, .master_addr = "addr-of-itself"};
+    }
+    started.emplace_back(daemons[spare].name, replacement.node_rank);
     if (daemons[spare].daemon == nullptr) return UnavailableError("no route to it");
-    return StartedSpare{.daemon = daemons[spare].daemon.get(), .master_addr = "addr-of-spare"};
+    return StartedReplacement{.daemon = daemons[spare].daemon.get(),
+                              .master_addr = "addr-of-spare"};
   }
 
   std::vector<Spare> daemons;
+  int host_count = 0;            // without spares
+  FakeDaemon back{{{Ended()}}};  // on a lost host itself
   std::vector<std::pair<std::string, int>> started;
 };
 
@@ -79,6 +87,7 @@ class JobControllerTest : public ::testing::Test {
     for (const auto& spare : starter_.daemons) {
       plan.spares.push_back({.host = spare.name, .slots = spare.slots, .remote = true});
     }
+    starter_.host_count = static_cast<int>(hosts_.size());
     std::vector<HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
     controller_ = std::make_unique<JobController>(
@@ -432,7 +441,7 @@ TEST_F(JobControllerTest, ALostSpareIsALostHost) {
   AddHost("a", {{}, {Output(0, "again\n")}});
   AddHost("b", {{Cut()}});
   FakeDaemon* const spare = AddSpare("c", {0, 1}, {{}});
-  JobController& controller = Controller(/*max_restarts=*/2);
+  JobController& controller = Controller(/*max_restarts=*/1);
   observer_.on_output = [&] { controller.OnHostChange(Lost(2)); };
   const JobOutcome outcome = controller.Run();
   ASSERT_FALSE(outcome.ok());
@@ -452,43 +461,34 @@ TEST_F(JobControllerTest, AHostThatIsLostAfterARankHasFailedIsReplacedToo) {
   EXPECT_THAT(starter_.started, ElementsAre(std::pair("c", 1)));
 }
 
-TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsTheEnd) {
-  AddHost("a", {{}});
+TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsUsedAgain) {
+  AddHost("a", {{}, {Ended()}});
   AddHost("b", {{Cut()}});
   AddSpare("c", {0}, {});
-  const JobOutcome outcome = Controller(/*max_restarts=*/3).Run();
-  ASSERT_FALSE(outcome.ok());
-  const Verdict& verdict = outcome.failure();
-  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
-  EXPECT_THAT(
-      observer_.notices,
-      ElementsAre(
-          "not restarted: the daemon of host b, this machine, has ended, and too few spares "
-          "with as many slots are left"));
-  EXPECT_TRUE(starter_.started.empty());
+  EXPECT_TRUE(Controller(/*max_restarts=*/1).Run().ok());
+  EXPECT_THAT(starter_.started, ElementsAre(std::pair("itself", 1)));
+  EXPECT_EQ(observer_.notices.back(), "a new daemon runs on host b");
+  EXPECT_EQ(VariableOf(daemons_[0]->launched.at(1), "MASTER_ADDR"), "addr-of-itself");
+  EXPECT_EQ(starter_.back.launched.at(0).ranks(0).rank(), 2U);
 }
 
 TEST_F(JobControllerTest, NoSpareReplacesAHostNamedByTheUser) {
   AddHost("a", {{Cut()}});
   AddSpare("c", {0, 1}, {});
   named_master_addr_ = "m";
-  EXPECT_EQ(Controller(/*max_restarts=*/3).Run().failure().cause, Cause::kDaemonLost);
-  EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("--master_addr names it")));
+  EXPECT_TRUE(Controller(/*max_restarts=*/1).Run().ok());
+  EXPECT_THAT(starter_.started, ElementsAre(std::pair("itself", 0)));
 }
 
-TEST_F(JobControllerTest, SparesThatRefuseLeaveTheVerdictAsItWas) {
-  AddHost("a", {{}});
+TEST_F(JobControllerTest, ASpareThatRefusesIsNotUsed) {
+  AddHost("a", {{}, {Ended()}});
   AddHost("b", {{Cut()}});
   FakeDaemon* const spare = AddSpare("c", {0, 1}, {});
   v1::Finding* finding = spare->prepare_answer.add_findings();
   finding->set_level(v1::Finding::FAIL);
   finding->set_message("no dsrank beside dsrund");
-  const JobOutcome outcome = Controller(/*max_restarts=*/3).Run();
-  ASSERT_FALSE(outcome.ok());
-  const Verdict& verdict = outcome.failure();
-  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict.host, "b");
-  EXPECT_EQ(observer_.notices.back(), "not restarted: no spare host could replace host b");
+  EXPECT_TRUE(Controller(/*max_restarts=*/1).Run().ok());
+  EXPECT_THAT(starter_.started, ElementsAre(std::pair("c", 1), std::pair("itself", 1)));
   EXPECT_EQ(observer_.notices.at(1), "spare host c: no dsrank beside dsrund");
   EXPECT_TRUE(spare->launched.empty());
 }
