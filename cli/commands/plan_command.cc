@@ -513,6 +513,7 @@ StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const T
   DS_ASSIGN_OR_RETURN(const GatheredExports exports,
                       GatherExports(flags, shell.environment, shell.working_directory));
   PlaceHosts(this_host, &job->plan);
+  DS_RETURN_IF_ERROR(CheckNamesOfThisHost(flags, job->plan));
   for (JobHost& host : job->plan.world.hosts) {
     CompleteHost(flags, exports.environment, shell, &host);
   }

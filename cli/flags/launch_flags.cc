@@ -37,6 +37,9 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
 }
 
 void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
+  app.add_flag(FlagNames("share_machine"), flags->share_machine,
+               "start ranks under each name of a machine that the hostfile has several names of; "
+               "they share its devices and cores");
   BeginFlagGroup(app, "Launch: network");
   app.add_option(FlagNames("master_addr"), flags->master_addr,
                  "address of rank 0 for the other ranks (default: found by its daemon)")

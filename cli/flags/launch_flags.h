@@ -50,6 +50,7 @@ struct LaunchFlags {
   std::optional<int> num_gpus;
   std::optional<int> total_ranks;  // of the full job: the first slots of the hosts
   bool this_host_only = false;     // set by the user; contradicts a hostfile
+  bool share_machine = false;      // several hosts of the hostfile may be one machine
   // Rendezvous. For "" and 0 the daemon on rank 0's host chooses.
   std::string master_addr;
   int master_port = 0;

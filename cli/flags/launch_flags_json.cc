@@ -21,6 +21,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("num_nodes", flags.num_nodes);
   visit("num_gpus", flags.num_gpus);
   visit("total_ranks", flags.total_ranks);
+  visit("share_machine", flags.share_machine);
   visit("run_id", flags.run_id);
   visit("role", flags.role);
   visit("master_addr", flags.master_addr);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "cli/host/host_daemon.h"
@@ -269,6 +270,8 @@ void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
 }
 
 void JobMachine::OnAllPrepared() {
+  // Else the hostfile is wrong, and no spare makes it right.
+  if (const JobOutcome differ = CheckMachines(); !differ.ok()) return Conclude(differ);
   std::map<int, Verdict> refusals;
   for (int i = 0; i < static_cast<int>(prepared_.size()); ++i) {
     if (lost_.contains(i)) continue;
@@ -320,6 +323,21 @@ bool JobMachine::AreCovered(const std::vector<int>& node_ranks) const {
 void JobMachine::EndUnreplaced() {
   for (const std::string& line : parts_.absent.table) observer_->OnNotice(line);
   Conclude(outcome_);
+}
+
+JobOutcome JobMachine::CheckMachines() const {
+  if (job_.flags.share_machine) return JobOutcome();
+  std::map<std::string_view, int> known;
+  for (int i = 0; i < static_cast<int>(prepared_.size()); ++i) {
+    const StatusOr<v1::PrepareResponse>& answer = prepared_[i].answer;
+    const bool is_lost = lost_.contains(i) && replacement_.node_rank != i;
+    if (is_lost || !answer.ok() || answer->machine().empty()) continue;
+    const auto [first, is_new] = known.emplace(answer->machine(), i);
+    if (is_new) continue;
+    return MakeSameMachineVerdict(job_.world.hosts[first->second].host, job_.world.hosts[i].host,
+                                  job_.flags.hostfile.value_or("the hostfile"));
+  }
+  return JobOutcome();
 }
 
 JobOutcome JobMachine::CheckHost(int node_rank) {
@@ -457,7 +475,8 @@ void JobMachine::On(const ReplacementAnswer& answer) {
 
 void JobMachine::OnReplacementPrepared() {
   const int node_rank = replacement_.node_rank;
-  JobOutcome ready = CheckHost(node_rank);
+  JobOutcome ready = CheckMachines();
+  if (ready.ok()) ready = CheckHost(node_rank);
   if (ready.ok()) ready = BindHostToCores(node_rank);
   if (!ready.ok()) {
     actions_.push_back({.host = replacement_.number, .what = GiveHostUp()});

@@ -159,6 +159,8 @@ class JobMachine {
   void GiveUpLost();
   // Returns the reason why no generation can follow, independent of the verdict; "" = one can.
   std::string ExplainNoGeneration() const;
+  // Refuses two hosts that are one machine.
+  JobOutcome CheckMachines() const;
   // Checks the host's response to Prepare.
   JobOutcome CheckHost(int node_rank);
   // Warns once of the same difference.

@@ -324,6 +324,25 @@ void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
   }
 }
 
+Status CheckNamesOfThisHost(const LaunchFlags& flags, const LaunchPlan& plan) {
+  if (flags.share_machine) return OkStatus();
+  std::string first;
+  for (const std::vector<JobHost>* hosts : {&plan.world.hosts, &plan.spares}) {
+    for (const JobHost& host : *hosts) {
+      if (host.remote) continue;
+      if (first.empty()) {
+        first = host.host;
+        continue;
+      }
+      return InvalidArgumentError(
+          flags.hostfile.value_or("hostfile") + ": " + first + " and " + host.host +
+          " are both this machine: their ranks would use the same devices and cores; keep one of "
+          "the names, with all slots (slots=), or start the ranks of both with --share_machine");
+    }
+  }
+  return OkStatus();
+}
+
 Probe ChooseProbe(const LaunchFlags& flags) {
   return {.cores = flags.bind_cores_to_rank, .addresses = flags.hostfile.has_value()};
 }
@@ -333,6 +352,7 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   PlaceHosts(this_host, &plan);
+  DS_RETURN_IF_ERROR(CheckNamesOfThisHost(flags, plan));
   return plan;
 }
 

@@ -114,8 +114,12 @@ bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
 // Prepares the plan for launching from this machine: sets JobHost::remote for all other hosts.
 void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
+// Refuses a plan with two names of this machine, unless --share_machine allows it. Requires:
+// PlaceHosts was called. Two names of another machine are found when its daemons answer.
+Status CheckNamesOfThisHost(const LaunchFlags& flags, const LaunchPlan& plan);
 
-// Calls MakeLaunchPlan and PlaceHosts with the facts and environment of this process.
+// Calls MakeLaunchPlan, PlaceHosts and CheckNamesOfThisHost with the facts and environment of this
+// process.
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 
 }  // namespace ds::cli

@@ -168,6 +168,7 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
   DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
   v1::PrepareResponse response;
   response.set_core_count(context.facts.cores);
+  response.set_machine(context.facts.machine);
   response.set_ranks_on_gpus(ComputesOnGpus(request, context));
   response.set_unix_nanos(Clock::System().UnixNanos());
   if (const auto bytes = ReadAvailableMemory()) {

@@ -33,6 +33,17 @@ constexpr std::uint64_t kDescriptorsOfDaemon = 64;
 // The default size in containers, too small for most jobs.
 constexpr std::uint64_t kSmallSharedMemory = std::uint64_t{64} << 20;
 
+// Names alone do not identify a machine: it has several addresses, and SSH aliases.
+std::string IdentifyMachine() {
+  const auto boot = ReadFile("/proc/sys/kernel/random/boot_id");
+  std::error_code no_network;
+  std::error_code no_processes;
+  const fs::path network = fs::read_symlink("/proc/self/ns/net", no_network);
+  const fs::path processes = fs::read_symlink("/proc/self/ns/pid", no_processes);
+  if (!boot.ok() || no_network || no_processes) return "";
+  return boot->substr(0, boot->find('\n')) + " " + network.string() + " " + processes.string();
+}
+
 std::optional<std::uint64_t> ReadFreeSharedMemory() {
   struct statvfs info {};
   if (::statvfs("/dev/shm", &info) != 0) return std::nullopt;
@@ -161,6 +172,7 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
 HostResources ProbeHost() {
   HostResources facts;
   facts.host_name = HostName();
+  facts.machine = IdentifyMachine();
   facts.cores = static_cast<std::uint32_t>(ListAllowedCpus().size());
   facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
   facts.has_gpu_driver = HasNvidiaDriver();

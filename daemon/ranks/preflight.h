@@ -20,6 +20,7 @@ namespace v1 = ::dsrun::v1;
 
 struct HostResources {
   std::string host_name;
+  std::string machine;      // as in PrepareResponse
   std::uint32_t cores = 0;  // usable by this process
   std::uint32_t gpus = 0;   // NVIDIA device files
   bool has_gpu_driver = false;

@@ -44,6 +44,7 @@ std::vector<std::string> SshJob::Command(std::vector<std::string> flags,
                                       run().string(),
                                       "--launcher",
                                       launcher_};
+  if (!hosts().namespaces()) command.push_back("--share_machine");
   command.insert(command.end(), flags.begin(), flags.end());
   command.insert(command.end(), {"--", "/bin/sh", "-c", script});
   return command;

@@ -141,6 +141,13 @@ TEST_F(SshSpareTest, ASpareTakesPartFromTheStart) {
   for (const int host : {0, 1, 2}) ExpectNothingLeft(host);
 }
 
+TEST_F(SshSpareTest, TwoNamesOfOneMachineAreRefused) {
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
+  WriteHostfile(hosts().HostfileLine(0, 1) +
+                "\nalias slots=1 workdir=/ address=" + hosts().address(0) + "\n");
+  ExpectRefused({}, {"hosts h0 and alias of ", " are one machine"});
+}
+
 TEST_F(SshSpareTest, ASpareResumesInPlaceOfALostHost) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = StartWithSpare("4");

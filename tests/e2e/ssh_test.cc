@@ -273,7 +273,7 @@ TEST_P(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
     text += "n" + std::to_string(i) + line.substr(line.find(' ')) + "\n";
   }
   WriteHostfile(text);
-  const ProgramResult result = Run({"--ssh_timeout", "60"}, "echo rank $RANK");
+  const ProgramResult result = Run({"--ssh_timeout", "60", "--share_machine"}, "echo rank $RANK");
   EXPECT_EQ(result.status, 0) << result.err;
   for (int i = 0; i < 8; ++i) {
     EXPECT_THAT(result.out, HasSubstr("rank " + std::to_string(i) + "\n"));

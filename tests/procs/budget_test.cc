@@ -153,10 +153,11 @@ class Job {
     for (int host = 0; host < hosts_; ++host) {
       hosts.push_back({.host = "h" + std::to_string(host), .slots = {0}});
     }
-    cli::JobPlan plan{.job_id = kJob,
-                      .flags = {.lease_seconds = static_cast<double>(kLongLease.count())},
-                      .world = cli::PlanWorld(hosts),
-                      .master_addr = "127.0.0.1"};
+    cli::JobPlan plan{
+        .job_id = kJob,
+        .flags = {.share_machine = true, .lease_seconds = static_cast<double>(kLongLease.count())},
+        .world = cli::PlanWorld(hosts),
+        .master_addr = "127.0.0.1"};
     for (cli::JobHost& host : plan.world.hosts) host.remote = true;
     return plan;
   }

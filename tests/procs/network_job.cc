@@ -52,7 +52,8 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
     slots.push_back({.host = host.name, .slots = {0}});
   }
   cli::JobPlan plan{.job_id = kJob,
-                    .flags = {.lease_seconds = static_cast<double>(lease.count()),
+                    .flags = {.share_machine = true,
+                              .lease_seconds = static_cast<double>(lease.count()),
                               .max_restarts = spare_.name.empty() ? 0 : 1,
                               .grace_seconds = grace_seconds_},
                     .world = cli::PlanWorld(slots),

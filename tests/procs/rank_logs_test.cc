@@ -140,8 +140,8 @@ TEST_F(RankLogsTest, TheSameOnSeveralHosts) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts",
                                   "localhost slots=2\n127.0.0.1 slots=2\n127.0.0.2 slots=2\n")
                   .ok());
-  const ProgramResult result =
-      Run({"-H", "hosts", "--log_ranks", "1-4"}, "echo the same; echo own $RANK");
+  const ProgramResult result = Run({"-H", "hosts", "--share_machine", "--log_ranks", "1-4"},
+                                   "echo the same; echo own $RANK");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(Sayings(result.out, "the same"), 4) << result.out;
   EXPECT_THAT(result.out, HasSubstr("4@127.0.0.2: own 4\n"));

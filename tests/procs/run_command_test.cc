@@ -103,12 +103,13 @@ TEST_F(RunCommandTest, CountsTheRanksOfTheJob) {
                                   "localhost slots=2\n127.0.0.1 slots=2\n127.0.0.2 slots=2\n")
                   .ok());
   const std::string hosts = (folder_.path() / "hosts").string();
-  const ProgramResult result = Run({"-H", hosts, "-np", "3"},
+  const ProgramResult result = Run({"-H", hosts, "--share_machine", "-np", "3"},
                                    "echo $RANK of $WORLD_SIZE on $GROUP_RANK of $GROUP_WORLD_SIZE");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(Content("logs/0/rank-00002.out"), "2 of 3 on 1 of 2\n");
   fs::remove_all(run());
-  EXPECT_EQ(Run({"-H", hosts, "-n", "7"}, "true").err, "dsrun: -n 7: there are 6 slots\n");
+  EXPECT_EQ(Run({"-H", hosts, "--share_machine", "-n", "7"}, "true").err,
+            "dsrun: -n 7: there are 6 slots\n");
   EXPECT_EQ(Run({"-n", "3"}, "exit 0").status, 0);
   EXPECT_TRUE(fs::exists(run() / "logs/0/rank-00002.out"));
 }
@@ -128,11 +129,16 @@ TEST_F(RunCommandTest, TheEnvironmentOfARank) {
   EXPECT_EQ(Content("logs/0/rank-00001.out"), "1 1 2 2 0 127.0.0.1 0 hello world\n");
 }
 
-TEST_F(RunCommandTest, EachHostfileEntryOfThisMachineIsANode) {
+TEST_F(RunCommandTest, TwoNamesOfThisMachineAreNodesOnlyIfItMayBeShared) {
   ASSERT_TRUE(
       WriteFileAtomically(folder_.path() / "hosts", "localhost slots=1\n127.0.0.1 slots=2\n").ok());
+  const std::string hosts = (folder_.path() / "hosts").string();
+  const ProgramResult refused = Run({"-H", hosts}, "echo starts");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("localhost and 127.0.0.1 are both this machine"));
   const ProgramResult result =
-      Run({"-H", (folder_.path() / "hosts").string()}, "echo $RANK $NODE_RANK $LOCAL_RANK");
+      Run({"-H", hosts, "--share_machine"}, "echo $RANK $NODE_RANK $LOCAL_RANK");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("0@localhost: 0 0 0\n"));
   EXPECT_THAT(result.out, HasSubstr("2@127.0.0.1: 2 1 1\n"));

@@ -106,6 +106,20 @@ Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding) 
           .hint = finding.hint()};
 }
 
+Verdict MakeSameMachineVerdict(const std::string& first, const std::string& second,
+                               const std::string& hostfile) {
+  return {
+      .cause = Cause::kPreflight,
+      .host = second,
+      .exit_code = kExitPreflight,
+      .message = "hosts " + first + " and " + second + " of " + hostfile +
+                 " are one machine: their ranks would use the same devices and cores",
+      .proof = "their daemons run on one boot of a kernel, in the same network and PID namespaces",
+      .hint =
+          "keep one of the names, with all slots of the machine (slots=); --share_machine "
+          "starts the ranks of both"};
+}
+
 Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortage,
                           const std::string& advice) {
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };

@@ -30,6 +30,9 @@ Verdict MakeUnreachableVerdict(const FailedHost& failed);
 Verdict MakeRefusalVerdict(const std::string& host, const Status& answer);
 // The daemon found a problem that would stop the job.
 Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding);
+// Two hosts are one machine. `hostfile` is the file with their names.
+Verdict MakeSameMachineVerdict(const std::string& first, const std::string& second,
+                               const std::string& hostfile);
 // The ranks of a host will use more memory than it has. `advice` names settings that would fit.
 struct MemoryShortage {
   int ranks = 0;

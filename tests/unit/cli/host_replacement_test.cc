@@ -34,6 +34,7 @@ class HostReplacementTest : public ::testing::Test, public Program {
   struct FakeHost {
     bool is_down = false;
     bool refuses = false;
+    std::string machine;
   };
 
   JobMachine& Machine() {
@@ -42,6 +43,7 @@ class HostReplacementTest : public ::testing::Test, public Program {
                  .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
                  .master_addr = "m"};
     plan.flags.master_addr = master_addr_;
+    plan.flags.hostfile = "hosts";
     for (const char* spare : {"c", "d"}) plan.spares.push_back({.host = spare, .slots = {0}});
     if (!has_spares_) plan.spares.clear();
     for (JobHost& host : plan.world.hosts) host.remote = true;
@@ -90,6 +92,7 @@ class HostReplacementTest : public ::testing::Test, public Program {
   void Prepare(const JobAction& action) {
     const FakeHost& host = hosts_[places_.at(action.host)];
     v1::PrepareResponse response;
+    response.set_machine(host.machine);
     if (host.refuses) {
       v1::Finding* const finding = response.add_findings();
       finding->set_level(v1::Finding::FAIL);
@@ -190,6 +193,34 @@ TEST_F(HostReplacementTest, AHostThatMasterAddrNamesIsNotReplacedByAnother) {
   Begin();
   ASSERT_TRUE(machine_->ended());
   EXPECT_THAT(started_, IsEmpty());
+}
+
+TEST_F(HostReplacementTest, TwoNamesOfOneMachineAreRefused) {
+  hosts_[0].machine = hosts_[1].machine = "boot net:[1] pid:[1]";
+  Begin();
+  ASSERT_TRUE(machine_->ended());
+  const Verdict verdict = machine_->outcome().failure();
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_THAT(verdict.message, HasSubstr("hosts a and b of hosts are one machine"));
+  EXPECT_THAT(started_, IsEmpty()) << "no spare makes the hostfile right";
+}
+
+TEST_F(HostReplacementTest, MachinesThatAreUnknownOrDifferAreHostsOfTheirOwn) {
+  hosts_[0].machine = "boot net:[1] pid:[1]";
+  hosts_[1].machine = "boot net:[2] pid:[1]";
+  Begin();
+  EXPECT_THAT(launched_, ElementsAre(0, 1));
+  launched_.clear();
+  hosts_[0].machine = hosts_[1].machine = "";
+  Begin();
+  EXPECT_THAT(launched_, ElementsAre(0, 1));
+}
+
+TEST_F(HostReplacementTest, ASpareThatIsTheMachineOfAnotherHostIsNotUsed) {
+  hosts_[0].machine = hosts_[2].machine = "boot net:[1] pid:[1]";
+  hosts_[1].is_down = true;
+  Begin();
+  EXPECT_THAT(launched_, ElementsAre(0, 3));
 }
 
 TEST_F(HostReplacementTest, AKilledDaemonIsReplacedOnItsHostAfterTheFence) {

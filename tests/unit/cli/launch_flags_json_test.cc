@@ -14,6 +14,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .num_nodes = 2,
                           .num_gpus = 3,
                           .total_ranks = 4,
+                          .share_machine = true,
                           .master_addr = "m",
                           .master_port = 4,
                           .interface = "eth0",

@@ -227,6 +227,20 @@ TEST_F(LaunchPlanTest, DistinguishesThisMachineFromSshHosts) {
   EXPECT_THAT(RemoteOnes(*plan), ElementsAre(true, false, false, true, true, true, true));
 }
 
+TEST_F(LaunchPlanTest, TwoNamesOfThisMachineAreRefused) {
+  LaunchFlags flags{.hostfile = Hostfile("far slots=1\nme slots=1\n127.0.0.1 slots=1\n")};
+  auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  PlaceHosts(Machine(0), &*plan);
+  const Status refused = CheckNamesOfThisHost(flags, *plan);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr(*flags.hostfile + ": me and 127.0.0.1 are both"));
+  flags.share_machine = true;
+  EXPECT_TRUE(CheckNamesOfThisHost(flags, *plan).ok());
+  plan->world.hosts.pop_back();
+  EXPECT_TRUE(CheckNamesOfThisHost({}, *plan).ok()) << "one name, and another host";
+}
+
 TEST(ProbeThisHostTest, SeesThisMachine) {
   const ThisHost host = ProbeThisHost({.cores = true, .addresses = true});
   EXPECT_TRUE(host.IsNamed("localhost"));

@@ -1,5 +1,6 @@
 #include "daemon/ranks/preflight.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,6 +11,8 @@
 
 namespace ds::daemon {
 namespace {
+
+using ::testing::HasSubstr;
 
 class PreflightTest : public ::testing::Test {
  protected:
@@ -165,6 +168,8 @@ TEST(ProbeHostTest, FindsTheFactsOfEveryHost) {
   EXPECT_FALSE(facts.host_name.empty());
   EXPECT_GT(facts.cores, 0U);
   EXPECT_GT(facts.open_files_limit, 0U);
+  EXPECT_THAT(facts.machine, HasSubstr(" net:["));
+  EXPECT_EQ(facts.machine, ProbeHost().machine);
 }
 
 }  // namespace
