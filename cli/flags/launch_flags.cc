@@ -57,6 +57,10 @@ void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
                  "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
       ->check(WholeNumber(0, kMaxPort))
       ->type_name("PORT");
+}
+
+// Adds to the group of AddNetworkFlags.
+void AddTimeLimitFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_option(FlagNames("ssh_timeout"), flags->ssh_timeout,
                  "timeout for reaching a host over SSH (default: 20)")
       ->check(NumberBetween(0.1, 3600.0))
@@ -65,6 +69,11 @@ void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
                  "a host that sends nothing for this time is lost; its ranks stop when they "
                  "receive nothing from dsrun for this time (default: 10)")
       ->check(NumberBetween(1.0, 3600.0))
+      ->type_name("SECONDS");
+  app.add_option(FlagNames("start_timeout"), flags->start_timeout,
+                 "time that ranks may take to execute their program, whose file system may be slow "
+                 "(default: 600)")
+      ->check(NumberBetween(1.0, 86400.0))
       ->type_name("SECONDS");
   app.add_option(FlagNames("collective_timeout"), flags->collective_timeout,
                  "time that ranks of dsrun train wait in a collective for a missing rank (default: "
@@ -232,6 +241,7 @@ void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
   CLI::App& app = parser->app();
   AddHostFlags(app, flags);
   AddNetworkFlags(app, flags);
+  AddTimeLimitFlags(app, flags);
   AddRankFlags(app, flags);
   AddExports(parser, flags);
   AddProcessFlags(app, flags);

@@ -64,6 +64,7 @@ struct LaunchFlags {
   SshTransport transport = SshTransport::kLibssh;
   double ssh_timeout = 20;
   double lease_seconds = 10;
+  double start_timeout = 600;     // until every rank executes its program
   double collective_timeout = 0;  // in seconds; 0 = from the ranks' environment, else half an hour
   // Settings of each rank.
   Device device = Device::kAuto;

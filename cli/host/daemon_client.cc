@@ -4,29 +4,27 @@
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
 #include <future>
 #include <optional>
 #include <utility>
 
 #include "cli/host/connection_probe.h"
 #include "proto/grpc_log.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/process/boot_time.h"
 
 namespace ds::cli {
 namespace {
 
-// What is sent again when its answer is lost keeps nobody waiting for long: a Stop that fails with
-// its connection, input and shared values, for which the end of a job does not wait.
+// For calls that are repeated after a lost answer: Stop, input and shared values. The end of a job
+// does not wait for them.
 constexpr std::chrono::seconds kRepeatedCallTimeout{5};
 
-// What a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
+// The data that a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
 constexpr int kLocalWindowBytes = 4 * 1024 * 1024;
 
-// A connection holds room for a frame that it may have to encrypt, of 16 KiB if it is not told.
-// What the controller sends is small.
+// A connection holds room for a frame that it may have to encrypt, of 16 KiB if it is not told. The
+// controller's messages are small.
 constexpr int kTlsFrameBytes = 2 * 1024;
 
 // Between two attempts to connect over a network.
@@ -40,8 +38,8 @@ Status FromGrpc(const grpc::Status& status) {
 
 using Async = v1::Daemon::StubInterface::async_interface;
 
-// A daemon has so many threads for calls and no more. That all are at work is the one thing which
-// makes it refuse a small call like that, and the call may come again.
+// A daemon has a fixed number of threads for calls. It refuses a small call like that only when all
+// are at work, and the call may come again.
 template <typename Response>
 StatusOr<Response> OrUnanswered(const StatusOr<Response>& answer) {
   if (answer.status().code() != StatusCode::kResourceExhausted) return answer;
@@ -67,7 +65,7 @@ std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
   const int fd = connection.Release();  // gRPC closes it
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   grpc::ChannelArguments arguments = CommonArguments();
-  // What a network's bandwidth and delay call for is found out with a ping for every message.
+  // The probe for a network's bandwidth and delay sends a ping for every message.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLocalWindowBytes);
   return grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, arguments);
@@ -78,7 +76,8 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   // The name that TLS checks. gRPC calls this a means for tests because it usually is the host's;
   // ours says which daemon of which job this is, whatever address it has.
   arguments.SetSslTargetNameOverride(tls.daemon_name);
-  // No other client's connection is shared: it may have shown another certificate.
+  // No other client's connection is shared, which may have shown another certificate, nor that of
+  // this client's other channel.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_TSI_MAX_FRAME_SIZE, kTlsFrameBytes);
   const int third = static_cast<int>(tls.lease.count() / 3);
@@ -210,8 +209,12 @@ void DaemonClient::Begin(const v1::PrepareRequest& request,
 
 void DaemonClient::Begin(const v1::LaunchRequest& request,
                          AnswerCallback<v1::LaunchResponse> done) {
-  Call<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request,
-                                              {launch_timeout_, CallKind::kStart}, std::move(done));
+  // The daemon looks for the program within the limit of the start.
+  const std::chrono::duration<double> start(request.start_seconds());
+  const auto timeout =
+      launch_timeout_ + std::chrono::duration_cast<std::chrono::milliseconds>(start);
+  Call<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request, {timeout, CallKind::kStart},
+                                              std::move(done));
 }
 
 void DaemonClient::Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) {
@@ -270,14 +273,6 @@ std::chrono::nanoseconds DaemonClient::LeaseFrom() const {
 std::optional<TimeRange> DaemonClient::ConvertTime(std::chrono::nanoseconds boot_time) const {
   const std::lock_guard lock(mutex_);
   return clock_.Convert(boot_time, BootTime());
-}
-
-std::chrono::nanoseconds DaemonClient::LastEvent() const {
-  const std::lock_guard lock(mutex_);
-  const bool is_starting = std::any_of(calls_.begin(), calls_.end(), [](const auto& call) {
-    return call.second == CallKind::kStart;
-  });
-  return is_starting && !leased() ? Clock::System().Now() : last_event_.load();
 }
 
 void DaemonClient::BeginWatch(int generation, WatchCallbacks callbacks) {

@@ -93,9 +93,7 @@ class DaemonClient : public HostDaemon {
   void Renew(const RenewCall& call, DoneCallback done) override;
   std::chrono::nanoseconds LeaseFrom() const override;
   std::optional<TimeRange> ConvertTime(std::chrono::nanoseconds boot_time) const override;
-  // Returns the current time while a daemon of this host prepares or launches, because it does not
-  // respond then. Such a call has its own timeout, so a slow disk is no silence.
-  std::chrono::nanoseconds LastEvent() const override;
+  std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }
   // Probes the daemon's port. kListening for a daemon of this host.
   ProbeResult Probe(std::chrono::milliseconds timeout) const override;
 

@@ -259,6 +259,8 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event,
   if (event.rank_report().has_checkpoint()) saved_ = event.rank_report().checkpoint().path();
   const std::string& host = host_name(node_rank);
   judge_.OnEvent(host, event, FindTime(node_rank, event));
+  if (event.has_start_failed()) OnStartFailed(node_rank, event.start_failed());
+  if (event.has_heartbeat()) TellOfStart(node_rank, event.heartbeat());
   if (job_.purpose.built_in) {
     if (const auto stalled = stopped_ranks_.OnEvent(host, event)) judge_.OnStall(*stalled);
   }
@@ -274,6 +276,27 @@ std::optional<TimeRange> GenerationState::FindTime(int node_rank, const v1::Even
   const std::chrono::nanoseconds boot_time(event.rank_exited().boot_nanos());
   if (boot_time == boot_time.zero()) return std::nullopt;
   return parts_.convert_time((*parts_.hosts)[node_rank].number, boot_time);
+}
+
+void GenerationState::OnStartFailed(int node_rank, const v1::StartFailed& failed) {
+  judge_.OnLaunchFailed(host_name(node_rank),
+                        Status(static_cast<StatusCode>(failed.code()), failed.message()));
+  if (stop_grace_ != 0) StopFailed(0);  // as if no rank had started
+}
+
+// Once: a slow file server serves all hosts.
+void GenerationState::TellOfStart(int node_rank, const v1::Heartbeat& heartbeat) {
+  if (told_of_start_ || heartbeat.starting().empty()) return;
+  const v1::StartingRank& first = heartbeat.starting(0);
+  const std::chrono::duration<double> age(first.seconds());
+  if (age < parts_.timeout) return;
+  told_of_start_ = true;
+  std::string text = "host " + host_name(node_rank) + " starts slowly: rank " +
+                     std::to_string(first.rank()) + ": " + first.doing() + " for " +
+                     std::to_string(static_cast<int>(age.count())) + " s";
+  const int others = heartbeat.starting_size() - 1;
+  if (others > 0) text += ", and " + std::to_string(others) + " other ranks";
+  parts_.observer->OnNotice(text);
 }
 
 void GenerationState::OnGenerationEnded(int node_rank, const v1::GenerationEnded& end) {

@@ -117,6 +117,9 @@ class GenerationState {
   void On(const Other& /*of the job*/, int /*node_rank*/) {}
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
+  void OnStartFailed(int node_rank, const v1::StartFailed& failed);
+  // Tells the user once which rank takes long to start.
+  void TellOfStart(int node_rank, const v1::Heartbeat& heartbeat);
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
   // Returns the time of a rank's end; nullopt: another event, or unknown.
   std::optional<TimeRange> FindTime(int node_rank, const v1::Event& event) const;
@@ -145,6 +148,7 @@ class GenerationState {
   std::set<int> ended_;         // hosts that have reported the end of their ranks
   std::set<int> unprobed_;      // lost hosts; the results of their probes follow
   bool given_up_ = false;
+  bool told_of_start_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;
   std::optional<double> stop_grace_;  // of the last stop

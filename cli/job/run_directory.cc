@@ -158,6 +158,11 @@ std::optional<Json> ToJson(const HostEvent& event) {
       json["rank"] = event.event.rank_started().rank();
       json["pid"] = event.event.rank_started().pid();
       return json;
+    case v1::Event::kStartFailed:
+      json["event"] = "start_failed";
+      json["rank"] = event.event.start_failed().rank();
+      json["message"] = event.event.start_failed().message();
+      return json;
     case v1::Event::kRankExited:
       json["event"] = "rank_exited";
       AddExit(event.event.rank_exited(), &json);

@@ -112,6 +112,7 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
   request.set_working_directory(host.working_directory);
   request.set_inherit_environment(true);
   request.set_grace_seconds(job.flags.grace_seconds);
+  request.set_start_seconds(job.flags.start_timeout);
   request.set_forward_input(details.forward_input);
   for (const auto& variable : host.exports) AddVariable(variable, request.mutable_environment());
   // Once, not per rank: a host may have hundreds of ranks, and arguments may be large.

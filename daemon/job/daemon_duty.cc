@@ -1,21 +1,10 @@
 #include "daemon/job/daemon_duty.h"
 
-#include <algorithm>
 #include <string>
 
 #include "proto/lease.h"
 
 namespace ds::daemon {
-
-Status DaemonDuty::OnRenewal(Time answered, Time now) {
-  if (answered < Time(0) || answered > now) return InvalidArgumentError("no such answer was given");
-  lease_from_ = std::max(lease_from_, answered);
-  return OkStatus();
-}
-
-DaemonDuty::Time DaemonDuty::death() const {
-  return end_of_lease() + v1::LeaseGrace(grace_) + v1::kLeaseKillAfter;
-}
 
 Status DaemonDuty::CheckNewWork() const {
   return finishing_ ? UnavailableError("this daemon is ending") : OkStatus();
@@ -30,8 +19,7 @@ Status DaemonDuty::CheckLaunch(std::uint32_t generation) const {
   if (running() || ending()) {
     return FailedPreconditionError("generation " + std::to_string(*generation_) + " has not ended");
   }
-  if (!refused()) return OkStatus();
-  return FailedPreconditionError("processes of the previous launch are still running");
+  return OkStatus();
 }
 
 void DaemonDuty::OnLaunched(std::uint32_t generation, Time grace) {
@@ -43,7 +31,7 @@ void DaemonDuty::OnLaunched(std::uint32_t generation, Time grace) {
 DaemonDuty::Next DaemonDuty::Finish() {
   finishing_ = true;
   if (running() || ending()) return Next::kStopRanks;
-  return refused() ? Next::kNothing : Next::kQuit;
+  return Next::kQuit;
 }
 
 DaemonDuty::Next DaemonDuty::OnAlone() {

@@ -11,7 +11,6 @@
 #include <sstream>
 #include <string>
 #include <system_error>
-#include <unordered_set>
 #include <utility>
 
 #include "daemon/host/orphans.h"
@@ -59,11 +58,13 @@ std::string DescribeProcess(pid_t pid, const std::string& what) {
   return text;
 }
 
-Status AddContext(const Status& status, const v1::RankSpec& spec) {
-  return status.WithContext("rank " + std::to_string(spec.rank()));
-}
-
 }  // namespace
+
+Status MakeRefusal(const Status& error) {
+  const bool like_silence =
+      error.code() == StatusCode::kUnavailable || error.code() == StatusCode::kDeadlineExceeded;
+  return like_silence ? FailedPreconditionError(error.message()) : error;
+}
 
 StatusOr<GenerationFiles> GenerationFiles::Create(const std::filesystem::path& parent,
                                                   const v1::LaunchRequest& request) {
@@ -96,17 +97,19 @@ StatusOr<std::unique_ptr<Generation>> Generation::Create(EventLoop* loop,
                                                          Options options) {
   if (request.ranks().empty()) return InvalidArgumentError("a launch of no ranks");
   DS_ASSIGN_OR_RETURN(const auto grace, ToDuration("grace_seconds", request.grace_seconds()));
-  return std::unique_ptr<Generation>(
+  DS_ASSIGN_OR_RETURN(const auto start, ToDuration("start_seconds", request.start_seconds()));
+  std::unique_ptr<Generation> generation(
       new Generation(loop, request.generation(), grace, std::move(options)));
+  generation->start_limit_ = start;
+  DS_RETURN_IF_ERROR(generation->MakeFiles(request));
+  return generation;
 }
 
-Status Generation::Start(const v1::LaunchRequest& request) {
-  Status status = StartProcesses(request);
-  if (status.ok()) status = StartMonitors();
-  if (status.ok()) return status;
-  for (const auto& rank : ranks_) rank->Abort();
-  if (cgroup_) cgroup_->KillAll();
-  return status;
+Status Generation::Start(const std::string& job_id, std::vector<RankCommand> commands) {
+  MakeCgroup(job_id);
+  DS_RETURN_IF_ERROR(StartProcesses(std::move(commands)));
+  LimitStart();
+  return OkStatus();
 }
 
 Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,
@@ -119,20 +122,7 @@ Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanos
 
 Generation::~Generation() {
   if (ladder_timer_) loop_->CancelTimer(*ladder_timer_);
-}
-
-StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequest& request) {
-  std::vector<RankCommand> commands;
-  std::unordered_set<std::uint32_t> seen;
-  for (int i = 0; i < request.ranks_size(); ++i) {
-    if (!seen.insert(request.ranks(i).rank()).second) {
-      return AddContext(InvalidArgumentError("named twice"), request.ranks(i));
-    }
-    StatusOr<RankCommand> command = MakeRankCommand(request, i, options_.host);
-    if (!command.ok()) return AddContext(command.status(), request.ranks(i));
-    commands.push_back(std::move(command).value());
-  }
-  return commands;
+  if (start_timer_) loop_->CancelTimer(*start_timer_);
 }
 
 void Generation::MakeCgroup(const std::string& job_id) {
@@ -143,7 +133,7 @@ void Generation::MakeCgroup(const std::string& job_id) {
   if (cgroup.ok()) cgroup_ = *std::move(cgroup);
 }
 
-Status Generation::StartProcesses(const v1::LaunchRequest& request) {
+Status Generation::MakeFiles(const v1::LaunchRequest& request) {
   // The job can run without error files, so their failure alone is ignored.
   StatusOr<GenerationFiles> files = GenerationFiles::Create(options_.folder, request);
   if (!files.ok() && !request.files().empty()) return files.status();
@@ -151,25 +141,67 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
     options_.host.job_directory = files->path().string();
     files_.emplace(std::move(files).value());
   }
-  DS_ASSIGN_OR_RETURN(const std::vector<RankCommand> commands, MakeCommands(request));
-  MakeCgroup(request.job_id());
-  const int cgroup = cgroup_ ? cgroup_->fd() : -1;
-  DS_ASSIGN_OR_RETURN(std::vector<RankProcess> processes, RankProcess::StartAll(commands, cgroup));
-  for (std::size_t i = 0; i < processes.size(); ++i) {
-    if (UniqueFd input = processes[i].TakeStdin(); input.valid()) {
-      input_ = std::make_shared<RankInput>(std::move(input));
-    }
-    const RankContext context{loop_, options_.log.get(), &values_, buffer_, commands[i].rank};
-    ranks_.push_back(std::make_unique<RankMonitor>(context, std::move(processes[i]),
-                                                   commands[i].error_file, grace_, this));
+  return OkStatus();
+}
+
+Status Generation::StartProcesses(std::vector<RankCommand> commands) {
+  for (RankCommand& command : commands) {
+    const std::uint32_t rank = command.rank;
+    const Status started = StartProcess(std::move(command));
+    if (started.ok()) continue;
+    if (ranks_.empty()) return started.WithContext("rank " + std::to_string(rank));
+    OnStartFailed(rank, started);
+    return OkStatus();
   }
   return OkStatus();
 }
 
-Status Generation::StartMonitors() {
-  for (const auto& rank : ranks_) DS_RETURN_IF_ERROR(rank->Start());
-  running_ = ranks_.size();
+Status Generation::StartProcess(RankCommand command) {
+  const RankContext context{loop_, options_.log.get(), &values_, buffer_, command.rank};
+  const std::string error_file = command.error_file;
+  DS_ASSIGN_OR_RETURN(RankProcess process,
+                      RankProcess::Begin(std::move(command), cgroup_ ? cgroup_->fd() : -1));
+  UniqueFd input = process.TakeStdin();
+  auto rank = std::make_unique<RankMonitor>(context, std::move(process), error_file, grace_, this);
+  if (const Status watched = rank->Start(); !watched.ok()) {
+    rank->Kill();
+    return watched;
+  }
+  if (input.valid()) input_ = std::make_shared<RankInput>(std::move(input));
+  ranks_.push_back(std::move(rank));
+  ++running_;
   return OkStatus();
+}
+
+void Generation::LimitStart() {
+  if (start_limit_ == start_limit_.zero()) return;
+  start_timer_ = loop_->CallAt(created_ + start_limit_, [this] {
+    start_timer_.reset();
+    OnStartLimit();
+  });
+}
+
+void Generation::OnStartLimit() {
+  const auto starting = [](const auto& rank) { return rank->starting(); };
+  const auto first = std::find_if(ranks_.begin(), ranks_.end(), starting);
+  if (first == ranks_.end()) return;
+  const auto others = std::count_if(first + 1, ranks_.end(), starting);
+  std::ostringstream message;
+  message << (*first)->DescribeStart() << " has not ended for "
+          << std::chrono::duration<double>(start_limit_).count() << " s (--start_timeout)";
+  if (others > 0) message << ", nor have those of " << others << " other ranks of this host";
+  OnStartFailed((*first)->rank(), DeadlineExceededError(message.str()));
+}
+
+void Generation::OnStartFailed(std::uint32_t rank, const Status& why) {
+  if (ladder_.cause() != v1::STOP_NONE) return;
+  const Status refusal = MakeRefusal(why.WithContext("rank " + std::to_string(rank)));
+  v1::Event event;
+  event.mutable_start_failed()->set_rank(rank);
+  event.mutable_start_failed()->set_code(static_cast<std::int32_t>(refusal.code()));
+  event.mutable_start_failed()->set_message(refusal.message());
+  options_.log->Append(std::move(event));
+  Stop(std::chrono::nanoseconds(0), v1::STOP_START_FAILED);
 }
 
 std::vector<pid_t> Generation::pids() const {
@@ -246,9 +278,7 @@ int Generation::SignalAll(int signal) {
 int Generation::Forward(int signal) {
   int count = 0;
   for (const auto& rank : ranks_) {
-    if (rank->ended()) continue;
-    rank->SignalProcess(signal);
-    ++count;
+    if (rank->SignalProcess(signal)) ++count;
   }
   return count;
 }
@@ -305,7 +335,15 @@ void Generation::AppendHeartbeat() {
   v1::Heartbeat* heartbeat = event.mutable_heartbeat();
   heartbeat->set_monotonic_nanos(Clock::System().Now().count());
   options_.evidence->Sample();
-  for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->MakeVital();
+  const std::chrono::duration<double> age = EventLoop::TimePoint::clock::now() - created_;
+  for (const auto& rank : ranks_) {
+    *heartbeat->add_ranks() = rank->MakeVital();
+    if (!rank->starting()) continue;
+    v1::StartingRank* const starting = heartbeat->add_starting();
+    starting->set_rank(rank->rank());
+    starting->set_doing(rank->DescribeStart());
+    starting->set_seconds(age.count());
+  }
   options_.log->Append(std::move(event));
 }
 

@@ -2,9 +2,10 @@
 
 // Generation is one set of ranks, from their common start to the end of the last one.
 //
-// Either all ranks start, or none remains. The first failing rank (non-zero status or a signal)
-// stops the others at once, as does Stop(). A stop sends one SIGTERM to every process group and to
-// strays, waits for a shared grace, then sends SIGKILL. Without a stop, processes in sessions of
+// Either all ranks start, or none remains. The first failing rank (it cannot start, or ends with a
+// non-zero status or a signal) stops the others at once, as does Stop(). A rank that takes longer
+// to start than the launch permits has failed. A stop sends one SIGTERM to every process group and
+// to strays, waits for a shared grace, then sends SIGKILL. Without a stop, processes in sessions of
 // their own are ended after the last rank. Killed processes that do not end are given up. They wait
 // for a disk or a device in the kernel, or belong to another user now.
 //
@@ -34,6 +35,11 @@
 #include "runtime/process/owned_cgroup.h"
 
 namespace ds::daemon {
+
+// Converts an error of a launch for the controller. gRPC uses UNAVAILABLE and DEADLINE_EXCEEDED for
+// a daemon that did not answer. An unreachable file server has the same codes and must not be
+// mistaken for a lost daemon.
+Status MakeRefusal(const Status& error);
 
 // The private folder (0700) with one generation's files (0600). The destructor removes it and its
 // contents.
@@ -67,14 +73,15 @@ class Generation final : public RankWatcher {
     std::function<void()> on_ranks_ended;
   };
 
-  // Creates a generation without starting it. `loop` must outlive the generation.
+  // Creates a generation and its files without starting it. `loop` must outlive the generation.
   static StatusOr<std::unique_ptr<Generation>> Create(EventLoop* loop,
                                                       const v1::LaunchRequest& request,
                                                       Options options);
-  // Call at most once. After an error every rank has been killed and reaped. Their orphans have
-  // been killed only inside a control group; they must end (EndOrphans) before this object is
-  // destroyed.
-  Status Start(const v1::LaunchRequest& request);
+  // The settings of this host for the ranks' commands (MakeRankCommands).
+  const HostContext& host() const { return options_.host; }
+  // Creates the processes, which go on to execute their programs. Call at most once. After an error
+  // there is no process. Later errors are events (StartFailed).
+  Status Start(const std::string& job_id, std::vector<RankCommand> commands);
   ~Generation() override;
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
@@ -115,12 +122,16 @@ class Generation final : public RankWatcher {
  private:
   Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,
              Options options);
-  StatusOr<std::vector<RankCommand>> MakeCommands(const v1::LaunchRequest& request);
   void MakeCgroup(const std::string& job_id);
-  Status StartProcesses(const v1::LaunchRequest& request);
-  Status StartMonitors();
+  Status MakeFiles(const v1::LaunchRequest& request);
+  // Returns an error if there is no process. If there are some, its failures are events.
+  Status StartProcesses(std::vector<RankCommand> commands);
+  Status StartProcess(RankCommand command);
   v1::RankExited OnExit(const RankExit& exit, pid_t pid) override;
   void OnEnded() override;
+  void OnStartFailed(std::uint32_t rank, const Status& why) override;
+  void LimitStart();
+  void OnStartLimit();
   int SignalAll(int signal);
   void KillAll();
   void SetLadderTimer();
@@ -137,6 +148,9 @@ class Generation final : public RankWatcher {
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;
+  const EventLoop::TimePoint created_ = EventLoop::TimePoint::clock::now();
+  std::chrono::nanoseconds start_limit_{0};  // for all ranks to start; 0 = none
+  std::optional<EventLoop::TimerId> start_timer_;
   bool killed_ = false;  // KillAll has killed all ranks
   StopLadder ladder_;
   std::optional<EventLoop::TimerId> ladder_timer_;

@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,14 +13,11 @@
 #include <utility>
 
 #include "daemon/host/orphans.h"
-#include "daemon/ranks/preflight.h"
 #include "daemon/ranks/rank_input.h"
 #include "proto/lease.h"
-#include "runtime/base/clock.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
-#include "runtime/process/available_memory.h"
 #include "runtime/process/boot_time.h"
-#include "runtime/process/cpu_topology.h"
 
 namespace ds::daemon {
 namespace {
@@ -34,39 +30,13 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
       " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
 }
 
-// Containers that forbid choosing memory nodes also forbid this query.
-bool MayChooseMemory() {
-  int mode = 0;
-  return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
-}
-
 rlimit64 ReadProcessLimit() {
   rlimit64 limit{RLIM64_INFINITY, RLIM64_INFINITY};
   ::getrlimit64(RLIMIT_NPROC, &limit);  // fails only for an unknown limit
   return limit;
 }
 
-void DescribeCores(v1::PrepareResponse* response) {
-  const CpuTopology topology = ReadCpuTopology();
-  for (const int core : topology.cores) {
-    response->add_usable_cores(static_cast<std::uint32_t>(core));
-  }
-  if (!MayChooseMemory()) return;
-  for (const NumaNode& node : topology.nodes) {
-    v1::NumaNode* described = response->add_numa_nodes();
-    described->set_id(static_cast<std::uint32_t>(node.id));
-    for (const int cpu : node.cpus) described->add_cpus(static_cast<std::uint32_t>(cpu));
-    described->set_memory_bytes(node.memory_bytes);
-  }
-}
-
 }  // namespace
-
-Status MakeRefusal(const Status& error) {
-  const bool like_silence =
-      error.code() == StatusCode::kUnavailable || error.code() == StatusCode::kDeadlineExceeded;
-  return like_silence ? FailedPreconditionError(error.message()) : error;
-}
 
 StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
                                                          SupervisorOptions options) {
@@ -74,8 +44,9 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
   DS_RETURN_IF_ERROR(AdoptOrphans());
   DS_RETURN_IF_ERROR(supervisor->WatchSignals());
   DS_RETURN_IF_ERROR(supervisor->WatchController());
-  if (supervisor->duty_.has_lease()) {
+  if (supervisor->lease_.exists()) {
     DS_ASSIGN_OR_RETURN(DeathTimer death, DeathTimer::Create());
+    death.SetTo(supervisor->lease_.death());
     supervisor->death_.emplace(std::move(death));
     supervisor->SetEndOfLease();
   }
@@ -83,7 +54,7 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
 }
 
 Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options)
-    : loop_(loop), options_(std::move(options)), duty_(options_.lease, BootTime()) {}
+    : loop_(loop), options_(std::move(options)), lease_(options_.lease, BootTime()) {}
 
 Supervisor::~Supervisor() {
   loop_->Remove(signals_.get());
@@ -125,9 +96,7 @@ void Supervisor::OnSignal() {
     if (info.ssi_signo == SIGHUP && options_.survives_hangup) continue;
     Finish(v1::STOP_DAEMON_SIGNALLED);
   }
-  if (duty_.refused()) {
-    EndRefusedWhenAlone();
-  } else if (duty_.ending()) {
+  if (duty_.ending()) {
     EndGenerationWhenAlone();
   } else {
     ReapOrphans([this](pid_t pid) { return generation_ && generation_->HasRank(pid); });
@@ -159,25 +128,19 @@ std::optional<std::string> Supervisor::FindEnvironmentValue(std::string_view nam
   return std::nullopt;
 }
 
-StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& request) {
+StatusOr<PreflightContext> Supervisor::BeginPrepare(const v1::PrepareRequest& request) {
   DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
-  const PreflightContext context{ProbeHost(), options_.dsrank,
-                                 FindEnvironmentValue("PATH").value_or(""),
-                                 FindEnvironmentValue("LD_LIBRARY_PATH").value_or(""),
-                                 FindEnvironmentValue("CUDA_VISIBLE_DEVICES")};
-  DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
-  v1::PrepareResponse response;
-  response.set_core_count(context.facts.cores);
-  response.set_machine(context.facts.machine);
-  response.set_ranks_on_gpus(ComputesOnGpus(request, context));
-  response.set_unix_nanos(Clock::System().UnixNanos());
-  if (const auto bytes = ReadAvailableMemory()) {
-    response.set_available_memory(std::max<std::uint64_t>(1, *bytes));
-  }
-  for (v1::Finding& finding : RunPreflight(request, context)) {
-    *response.add_findings() = std::move(finding);
-  }
-  if (request.describe_cores()) DescribeCores(&response);
+  DS_RETURN_IF_ERROR(CheckProtocol(request, HostName()));
+  return PreflightContext{{},
+                          options_.dsrank,
+                          FindEnvironmentValue("PATH").value_or(""),
+                          FindEnvironmentValue("LD_LIBRARY_PATH").value_or(""),
+                          FindEnvironmentValue("CUDA_VISIBLE_DEVICES")};
+}
+
+StatusOr<v1::PrepareResponse> Supervisor::FinishPrepare(const v1::PrepareRequest& request,
+                                                        v1::PrepareResponse response) {
+  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
   if (request.lease_master_port()) {
     *response.add_findings() = LeasePort(request.master_port(), request.generation());
     if (port_) response.set_master_port(port_->port());
@@ -210,16 +173,15 @@ v1::Finding Supervisor::LeasePort(std::uint32_t port, std::uint32_t generation) 
   return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
 }
 
-StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request) {
+StatusOr<HostContext> Supervisor::BeginLaunch(const v1::LaunchRequest& request) {
   DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
   DS_RETURN_IF_ERROR(duty_.CheckLaunch(request.generation()));
-  if (port_ && port_was_named_) port_->Release();
+  if (launching_) return FailedPreconditionError("another launch is in progress");
   auto log = std::make_shared<EventLog>(EventLogLimits{}, [this] {
     loop_->Post([this] {
       if (generation_) generation_->Resume();
     });
   });
-  evidence_.Restart();
   Generation::Options options{
       .host = {options_.environment, options_.dsrank, "", ReadProcessLimit(), options_.open_files},
       .folder = options_.folder,
@@ -228,15 +190,26 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
       .on_ranks_ended = [this] { OnRanksEnded(); }};
   auto created = Generation::Create(loop_, request, std::move(options));
   if (!created.ok()) return MakeRefusal(created.status());
-  if (const Status started = (*created)->Start(request); !started.ok()) {
-    refused_ = std::move(created).value();
-    duty_.OnRefused();
-    EndRefusedWhenAlone();
-    return MakeRefusal(started);
-  }
-  generation_ = std::move(created).value();
+  launching_ = *std::move(created);
+  return launching_->host();
+}
+
+StatusOr<v1::LaunchResponse> Supervisor::FinishLaunch(const v1::LaunchRequest& request,
+                                                      StatusOr<std::vector<RankCommand>> commands) {
+  std::unique_ptr<Generation> launching = std::move(launching_);
+  if (!commands.ok()) return MakeRefusal(commands.status());
+  DS_RETURN_IF_ERROR(duty_.CheckNewWork());
+  if (port_ && port_was_named_) port_->Release();
+  evidence_.Restart();
+  const Status started = launching->Start(request.job_id(), *std::move(commands));
+  if (!started.ok()) return MakeRefusal(started);
+  generation_ = std::move(launching);
   duty_.OnLaunched(generation_->number(), generation_->grace());
-  SetEndOfLease();
+  {
+    const std::lock_guard lock(lease_mutex_);
+    lease_.SetGrace(generation_->grace());
+    if (death_) death_->SetTo(lease_.death());
+  }
   ScheduleHeartbeat();
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
@@ -261,21 +234,29 @@ StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
 StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
   DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
   const std::chrono::nanoseconds now = BootTime();
-  DS_RETURN_IF_ERROR(duty_.OnRenewal(std::chrono::nanoseconds(request.answered()), now));
-  SetEndOfLease();
-  if (request.release()) Finish(v1::STOP_REQUESTED);
+  {
+    const std::lock_guard lock(lease_mutex_);
+    DS_RETURN_IF_ERROR(lease_.OnRenewal(std::chrono::nanoseconds(request.answered()), now));
+    if (death_) death_->SetTo(lease_.death());
+  }
+  if (request.release()) {
+    loop_->Post([this] { Finish(v1::STOP_REQUESTED); });
+  }
   v1::RenewResponse response;
   response.set_boot_nanos(static_cast<std::uint64_t>(now.count()));
   return response;
 }
 
+DaemonLease::Time Supervisor::end_of_lease() {
+  const std::lock_guard lock(lease_mutex_);
+  return lease_.end();
+}
+
 void Supervisor::SetEndOfLease() {
-  if (!death_) return;
-  death_->SetTo(duty_.death());
-  if (lease_end_) loop_->CancelTimer(*lease_end_);
-  const auto left = duty_.end_of_lease() - BootTime();
+  const auto left = end_of_lease() - BootTime();
   lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + left, [this] {
     lease_end_.reset();
+    if (BootTime() < end_of_lease()) return SetEndOfLease();
     LogWarning("no message from dsrun within its lease; stopping the ranks of its job");
     Finish(v1::STOP_LEASE_EXPIRED);
   });
@@ -328,12 +309,6 @@ void Supervisor::EndGenerationWhenAlone() {
   if (duty_.OnAlone() == DaemonDuty::Next::kQuit) Quit();
 }
 
-void Supervisor::EndRefusedWhenAlone() {
-  if (!EndOrphans(Orphans::kKill)) return;
-  refused_.reset();
-  if (duty_.OnAlone() == DaemonDuty::Next::kQuit) Quit();
-}
-
 void Supervisor::Finish(v1::StopCause cause) {
   const DaemonDuty::Next next = duty_.Finish();
   if (next == DaemonDuty::Next::kStopRanks) generation_->Stop(duty_.grace(cause), cause);
@@ -342,7 +317,10 @@ void Supervisor::Finish(v1::StopCause cause) {
 
 // No process runs any more; the last events may take some time.
 void Supervisor::Quit() {
-  death_.reset();
+  {
+    const std::lock_guard lock(lease_mutex_);
+    death_.reset();
+  }
   loop_->Quit();
 }
 

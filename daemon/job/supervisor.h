@@ -9,23 +9,27 @@
 // When a lease has expired, the ranks' grace is bounded (proto/lease.h). If this process has been
 // stopped or hangs, the kernel enforces that bound (daemon/host/death_timer.h).
 //
-// Create and use it on the loop's thread. SIGCHLD and the signals above must be blocked in every
-// thread of the process.
+// Create and use it on the loop's thread, except Renew, which is thread-safe and does not wait for
+// the loop. SIGCHLD and the signals above must be blocked in every thread of the process.
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "daemon/host/death_timer.h"
 #include "daemon/job/daemon_duty.h"
+#include "daemon/job/daemon_lease.h"
 #include "daemon/job/generation.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
 #include "daemon/ranks/evidence_collector.h"
+#include "daemon/ranks/preflight.h"
+#include "daemon/ranks/rank_command.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
@@ -46,11 +50,6 @@ struct SupervisorOptions {
   bool survives_hangup = false;  // ignores SIGHUP, because its session may end
 };
 
-// Converts an error of Launch for the controller. gRPC uses UNAVAILABLE and DEADLINE_EXCEEDED for a
-// daemon that did not answer. An unreachable file server has the same codes and must not be
-// mistaken for a lost daemon.
-Status MakeRefusal(const Status& error);
-
 class Supervisor {
  public:
   // `loop` must outlive the supervisor.
@@ -62,8 +61,20 @@ class Supervisor {
   // The daemon's own, "NAME=value". It never changes; callable on any thread.
   const std::vector<std::string>& environment() const { return options_.environment; }
 
-  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
+  // Prepare and Launch have two parts on the loop. Between them the caller reads the file system,
+  // which may take long (worker.h).
+  //
+  // Returns the input of ExamineHost.
+  StatusOr<PreflightContext> BeginPrepare(const v1::PrepareRequest& request);
+  // Reserves the port and adds it to the response.
+  StatusOr<v1::PrepareResponse> FinishPrepare(const v1::PrepareRequest& request,
+                                              v1::PrepareResponse response);
+  // Creates the generation and returns the input of MakeRankCommands. If it succeeds, call
+  // FinishLaunch.
+  StatusOr<HostContext> BeginLaunch(const v1::LaunchRequest& request);
+  // Starts the ranks, or gives up the generation if there is an error instead of commands.
+  StatusOr<v1::LaunchResponse> FinishLaunch(const v1::LaunchRequest& request,
+                                            StatusOr<std::vector<RankCommand>> commands);
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
   StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
@@ -92,12 +103,12 @@ class Supervisor {
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();
-  void EndRefusedWhenAlone();
   // Stops the ranks, then the loop.
   void Finish(v1::StopCause cause);
-  // Schedules the end of the daemon and its ranks after its lease, including the ranks' bounded
-  // grace.
+  // Schedules the end of the ranks at the end of the lease, as it is now. Renewals make it longer
+  // without the loop, so the lease is looked at again then.
   void SetEndOfLease();
+  DaemonLease::Time end_of_lease();
   void Quit();
   void ScheduleHeartbeat();
 
@@ -109,11 +120,13 @@ class Supervisor {
   std::uint32_t port_generation_ = 0;
   EvidenceCollector evidence_;
   std::unique_ptr<Generation> generation_;
-  std::unique_ptr<Generation> refused_;  // failed to start; its orphans have not ended
+  std::unique_ptr<Generation> launching_;  // between BeginLaunch and FinishLaunch
   DaemonDuty duty_;
   std::optional<EventLoop::TimerId> heartbeat_;
   std::optional<EventLoop::TimerId> lease_end_;
-  std::optional<DeathTimer> death_;  // only with a lease
+  std::mutex lease_mutex_;
+  DaemonLease lease_;                // guarded by lease_mutex_
+  std::optional<DeathTimer> death_;  // guarded by lease_mutex_; only with a lease
 };
 
 }  // namespace ds::daemon

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,13 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   builder->SetResourceQuota(quota);
 }
 
+// Returns what a task of the worker waits for, or why there is no worker.
+std::string DescribeWait(const Status& status, std::chrono::nanoseconds limit) {
+  if (status.code() != StatusCode::kDeadlineExceeded) return status.message();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  return status.message() + " has not ended for " + std::to_string(seconds.count()) + " s";
+}
+
 // Check before the first use of gRPC, which would otherwise block forever or abort without threads.
 // The user's other processes may start some meanwhile, so there is a reserve.
 Status CheckThreads() {
@@ -128,19 +136,69 @@ Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
 grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
                                     v1::PrepareResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  auto answer = RunOnLoop(loop_, [&] { return supervisor_->Prepare(*request); });
-  // Runs outside the loop, because it waits for the interpreter.
-  if (answer.ok() && request->describe_python()) {
-    auto python = DescribePython(*request, supervisor_->environment());
-    if (python) *answer->mutable_python() = *std::move(python);
-  }
-  return Respond(std::move(answer), response);
+  const auto begun = RunOnLoop(loop_, [&] { return supervisor_->BeginPrepare(*request); });
+  if (!begun.ok()) return ToGrpc(begun.status());
+  const auto left = context->deadline() - std::chrono::system_clock::now();
+  const auto deadline = std::chrono::steady_clock::now() + left * 2 / 3;
+  v1::PrepareResponse examined = ExamineInTime(*request, *begun, left * 2 / 3);
+  if (request->describe_python()) DescribePythonInTime(*request, deadline, &examined);
+  return Respond(
+      RunOnLoop(loop_, [&] { return supervisor_->FinishPrepare(*request, std::move(examined)); }),
+      response);
+}
+
+v1::PrepareResponse DaemonService::ExamineInTime(const v1::PrepareRequest& request,
+                                                 const PreflightContext& context,
+                                                 std::chrono::nanoseconds limit) {
+  const auto examined = worker_.Run<v1::PrepareResponse>(
+      [request, context](const Worker::TellStep& tell) {
+        return ExamineHost(request, context, tell);
+      },
+      std::chrono::steady_clock::now() + limit);
+  if (examined.ok()) return *examined;
+  v1::PrepareResponse response;
+  *response.add_findings() =
+      MakeFinding(v1::Finding::FAIL, "file_system", DescribeWait(examined.status(), limit),
+                  "check the mounts of this host, and whether their servers answer");
+  return response;
+}
+
+void DaemonService::DescribePythonInTime(const v1::PrepareRequest& request,
+                                         Worker::Deadline deadline, v1::PrepareResponse* response) {
+  auto python = worker_.Run<std::optional<v1::Python>>(
+      [request, environment = supervisor_->environment()](const Worker::TellStep& tell) {
+        tell("starting " + request.program() + " for its version");
+        return DescribePython(request, environment);
+      },
+      deadline);
+  if (python.ok() && *python) *response->mutable_python() = **std::move(python);
+}
+
+StatusOr<std::vector<RankCommand>> DaemonService::MakeCommandsInTime(
+    const v1::LaunchRequest& request, const HostContext& host, std::chrono::nanoseconds left) {
+  const std::chrono::duration<double> start(request.start_seconds());
+  const auto limit = request.start_seconds() > 0
+                         ? std::chrono::duration_cast<std::chrono::nanoseconds>(start)
+                         : left * 2 / 3;
+  auto made = worker_.Run<StatusOr<std::vector<RankCommand>>>(
+      [request, host](const Worker::TellStep& tell) {
+        return MakeRankCommands(request, host, tell);
+      },
+      std::chrono::steady_clock::now() + std::min(limit, left));
+  if (made.ok()) return *std::move(made);
+  return FailedPreconditionError(DescribeWait(made.status(), limit));
 }
 
 grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
                                    v1::LaunchResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Launch(*request); }), response);
+  const auto host = RunOnLoop(loop_, [&] { return supervisor_->BeginLaunch(*request); });
+  if (!host.ok()) return ToGrpc(host.status());
+  const auto left = context->deadline() - std::chrono::system_clock::now();
+  auto commands = MakeCommandsInTime(*request, *host, left);
+  return Respond(
+      RunOnLoop(loop_, [&] { return supervisor_->FinishLaunch(*request, std::move(commands)); }),
+      response);
 }
 
 grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopRequest* request,
@@ -152,7 +210,7 @@ grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopReq
 grpc::Status DaemonService::Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
                                   v1::RenewResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Renew(*request); }), response);
+  return Respond(supervisor_->Renew(*request), response);
 }
 
 grpc::Status DaemonService::Signal(grpc::ServerContext* context, const v1::SignalRequest* request,

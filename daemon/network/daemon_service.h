@@ -1,7 +1,8 @@
 #pragma once
 
 // DaemonService is the gRPC interface of the supervisor. It checks deadlines and callers, forwards
-// each call to the loop's thread and waits for the answer. Watch serves a generation's event log.
+// each call to the loop's thread and waits for the answer. Renew does not wait for the loop. Reads
+// of a file system, which may take long, run on a worker. Watch serves a generation's event log.
 //
 // Called on gRPC's threads. The owner must shut the server down after the loop has ended and before
 // the loop is destroyed.
@@ -18,9 +19,11 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/job/supervisor.h"
 #include "daemon/loop/event_loop.h"
+#include "daemon/loop/worker.h"
 #include "daemon/network/network_listener.h"
 #include "proto/dsrun.grpc.pb.h"
 #include "proto/dsrun.pb.h"
@@ -70,12 +73,24 @@ class DaemonService final : public v1::Daemon::Service {
 
  private:
   Status CheckCall(const grpc::ServerContext& context) const;
+  // These run on the worker. After the limit they return its step.
+  v1::PrepareResponse ExamineInTime(const v1::PrepareRequest& request,
+                                    const PreflightContext& context,
+                                    std::chrono::nanoseconds limit);
+  // Adds the version of Python to the response, which has none after the deadline.
+  void DescribePythonInTime(const v1::PrepareRequest& request, Worker::Deadline deadline,
+                            v1::PrepareResponse* response);
+  // `left`: the time that the call has left. The start of the ranks has a limit, too.
+  StatusOr<std::vector<RankCommand>> MakeCommandsInTime(const v1::LaunchRequest& request,
+                                                        const HostContext& host,
+                                                        std::chrono::nanoseconds left);
   grpc::Status ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
                           grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream);
 
   EventLoop* const loop_;
   Supervisor* const supervisor_;
   const std::string caller_;
+  Worker worker_;
   std::function<void(const std::string&)> on_caller_;
   std::mutex mutex_;
   std::condition_variable watcher_gone_;

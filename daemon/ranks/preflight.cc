@@ -3,8 +3,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -12,13 +14,16 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/host/mounts.h"
 #include "daemon/host/needed_libraries.h"
 #include "daemon/ranks/rank_command.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/gpu_signs.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/status.h"
+#include "runtime/process/available_memory.h"
 #include "runtime/process/cpu_topology.h"
 
 namespace ds::daemon {
@@ -26,8 +31,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The pipes, link and pidfd of a rank. The second constant is for the daemon itself.
-constexpr std::uint64_t kDescriptorsPerRank = 4;
+// The pipes, link and pidfd of a rank, one of the pipes during its start only. The second constant
+// is for the daemon itself.
+constexpr std::uint64_t kDescriptorsPerRank = 5;
 constexpr std::uint64_t kDescriptorsOfDaemon = 64;
 
 // The default size in containers, too small for most jobs.
@@ -167,6 +173,26 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
                      "use --device cpu, or install the NVIDIA driver");
 }
 
+// Containers that forbid choosing memory nodes also forbid this query.
+bool MayChooseMemory() {
+  int mode = 0;
+  return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
+}
+
+void DescribeCores(v1::PrepareResponse* response) {
+  const CpuTopology topology = ReadCpuTopology();
+  for (const int core : topology.cores) {
+    response->add_usable_cores(static_cast<std::uint32_t>(core));
+  }
+  if (!MayChooseMemory()) return;
+  for (const NumaNode& node : topology.nodes) {
+    v1::NumaNode* described = response->add_numa_nodes();
+    described->set_id(static_cast<std::uint32_t>(node.id));
+    for (const int cpu : node.cpus) described->add_cpus(static_cast<std::uint32_t>(cpu));
+    described->set_memory_bytes(node.memory_bytes);
+  }
+}
+
 }  // namespace
 
 HostResources ProbeHost() {
@@ -203,20 +229,53 @@ v1::Finding MakeFinding(v1::Finding::Level level, std::string name, std::string 
 }
 
 std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
-                                      const PreflightContext& context) {
+                                      const PreflightContext& context, const TellCheck& tell) {
+  const std::string& folder = request.working_directory();
+  const auto tell_of = [&](const std::string& check, const std::string& path) {
+    const std::string type = FindFileSystemType(path);
+    tell(check + " " + path + (type.empty() ? "" : " on " + type));
+  };
   std::vector<v1::Finding> findings;
   if (!request.program().empty()) {
+    tell(DescribeSearch(request.program(), folder));
     findings.push_back(CheckProgram(request, context));
   } else {
+    tell_of("looking at", context.dsrank.string());
     findings.push_back(CheckDsrank(context));
     if (findings.back().level() == v1::Finding::OK) findings.push_back(CheckLibTorch(context));
   }
-  if (!request.working_directory().empty()) findings.push_back(CheckWorkingDirectory(request));
-  if (!request.script().empty()) findings.push_back(CheckScript(request));
+  if (!folder.empty()) {
+    tell_of("looking at working directory", folder);
+    findings.push_back(CheckWorkingDirectory(request));
+  }
+  if (!request.script().empty()) {
+    tell_of("looking at script", (fs::path(folder) / request.script()).string());
+    findings.push_back(CheckScript(request));
+  }
+  tell("looking at /dev/shm");
   findings.push_back(CheckSharedMemory(context.facts));
   findings.push_back(CheckOpenFiles(request, context.facts));
   findings.push_back(CheckDevice(request, context.facts));
   return findings;
+}
+
+v1::PrepareResponse ExamineHost(const v1::PrepareRequest& request, PreflightContext context,
+                                const TellCheck& tell) {
+  tell("looking at the resources of the host");
+  context.facts = ProbeHost();
+  v1::PrepareResponse response;
+  response.set_core_count(context.facts.cores);
+  response.set_machine(context.facts.machine);
+  response.set_ranks_on_gpus(ComputesOnGpus(request, context));
+  response.set_unix_nanos(Clock::System().UnixNanos());
+  if (const auto bytes = ReadAvailableMemory()) {
+    response.set_available_memory(std::max<std::uint64_t>(1, *bytes));
+  }
+  for (v1::Finding& finding : RunPreflight(request, context, tell)) {
+    *response.add_findings() = std::move(finding);
+  }
+  if (request.describe_cores()) DescribeCores(&response);
+  return response;
 }
 
 }  // namespace ds::daemon

@@ -2,12 +2,14 @@
 
 // Preflight finds problems of this host that would stop a job, before any rank is started.
 //
-// It reads the host and changes nothing. All inputs are collected in PreflightContext, so the
-// checks can be tested without the host. Each check is one function with one finding. A finding
-// that is not OK describes the problem and the fix.
+// It reads the host and changes nothing. A check may wait for a file system that does not answer,
+// so the daemon's loop does not run it (daemon/loop/worker.h). All inputs are collected in
+// PreflightContext, so the checks can be tested without the host. Each check is one function with
+// one finding. A finding that is not OK describes the problem and the fix.
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,8 +41,16 @@ struct PreflightContext {
   std::optional<std::string> visible_devices;  // the daemon's own CUDA_VISIBLE_DEVICES
 };
 
-std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
-                                      const PreflightContext& context);
+// Receives the check that begins and may wait for a file system, in words.
+using TellCheck = std::function<void(const std::string&)>;
+
+std::vector<v1::Finding> RunPreflight(
+    const v1::PrepareRequest& request, const PreflightContext& context,
+    const TellCheck& tell = [](const std::string&) {});
+
+// Probes the host and answers the request, except for the port. `context` comes without facts.
+v1::PrepareResponse ExamineHost(const v1::PrepareRequest& request, PreflightContext context,
+                                const TellCheck& tell);
 
 // Returns true if dsrun's own ranks would compute on GPUs, provided the job lets them choose.
 bool ComputesOnGpus(const v1::PrepareRequest& request, const PreflightContext& context);

@@ -78,8 +78,9 @@ DS_CHILD_CODE long SetUpDescriptors(const RankChild& child) {
     if (const long result = MoveDescriptor(from, to); result < 0) return result;
   }
   // All other descriptors should be close-on-exec already. This handles libraries that forgot it,
-  // and may fail on kernels before 5.9.
-  RawSyscall(SYS_close_range, kRankLinkFd + 1, ~0U, 0);
+  // and may fail on kernels before 5.9, or where a range is empty.
+  RawSyscall(SYS_close_range, kRankLinkFd + 1, child.leaving - 1, 0);
+  RawSyscall(SYS_close_range, child.leaving + 1, ~0U, 0);
   return 0;
 }
 
@@ -126,10 +127,16 @@ DS_CHILD_CODE long BeginSession(const RankChild& child) {
   return RawSyscall(SYS_getppid) == child.parent ? 0 : -ESRCH;
 }
 
+DS_CHILD_CODE void BeginStep(RankChild* child, ChildStep step) {
+  __atomic_store_n(&child->step, static_cast<int>(step), __ATOMIC_RELAXED);
+}
+
 // Returns the failed step, with -errno in `result`. Does not return on success.
-DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) {
+DS_CHILD_CODE ChildStep PrepareAndExecute(RankChild* rank, long* result) {
+  const RankChild& child = *rank;
   if ((*result = BeginSession(child)) < 0) return ChildStep::kSession;
   if ((*result = SetUpDescriptors(child)) < 0) return ChildStep::kDescriptors;
+  BeginStep(rank, ChildStep::kWorkingDirectory);
   if (child.working_directory != nullptr &&
       (*result = RawSyscall(SYS_chdir, ToWord(child.working_directory))) < 0) {
     return ChildStep::kWorkingDirectory;
@@ -144,6 +151,7 @@ DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) 
   }
   if (child.settings.umask != kInheritedUmask) RawSyscall(SYS_umask, child.settings.umask);
   if ((*result = SetLimits(child)) < 0) return ChildStep::kLimits;
+  BeginStep(rank, ChildStep::kExecute);
   ResetSignals();
   *result = RawSyscall(SYS_execve, ToWord(child.executable), ToWord(child.argv),
                        ToWord(child.environment));
@@ -153,7 +161,7 @@ DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) 
 DS_CHILD_CODE int RunRankChild(void* rank_child) {
   auto* child = static_cast<RankChild*>(rank_child);
   long result = 0;
-  const ChildStep failed = PrepareAndExecute(*child, &result);
+  const ChildStep failed = PrepareAndExecute(child, &result);
   child->failed_errno = static_cast<int>(-result);
   child->failed_step = failed;
   RawSyscall(SYS_exit_group, 127);

@@ -70,10 +70,19 @@ struct RankChild {
   const RankLimit* limits = nullptr;
   std::size_t limit_count = 0;
   int input = -1, output = -1, error = -1, link = -1;
+  // The write end of a pipe, above kRankLinkFd and close-on-exec. It closes after the child has
+  // left this memory.
+  int leaving = -1;
   pid_t parent = -1;
+  // Written by the child: its latest step that may wait for a file system. Read it with GetStep.
+  int step = static_cast<int>(ChildStep::kNone);
   // Written by the child; read them after it has left.
   ChildStep failed_step = ChildStep::kNone;
   int failed_errno = 0;
+
+  ChildStep GetStep() const {
+    return static_cast<ChildStep>(__atomic_load_n(&step, __ATOMIC_RELAXED));
+  }
 };
 
 class ClonedChild {
@@ -82,6 +91,7 @@ class ClonedChild {
   // in which the child starts. With -1, or if the kernel refuses it (before 5.7, a threaded group),
   // the child starts in this process's group.
   static StatusOr<std::unique_ptr<ClonedChild>> Start(RankChild* rank, int cgroup);
+  // Blocks until the child no longer shares this memory: it has called execve or has ended.
   ~ClonedChild() { AwaitLeaving(); }
   ClonedChild(const ClonedChild&) = delete;
   ClonedChild& operator=(const ClonedChild&) = delete;
@@ -89,7 +99,6 @@ class ClonedChild {
   pid_t pid() const { return pid_; }
   UniqueFd TakePidfd() { return std::move(pidfd_); }
 
-  // Blocks until the child no longer shares this memory: it has called execve or has ended.
   void AwaitLeaving();
 
  private:

@@ -8,8 +8,11 @@
 #include <cerrno>
 #include <map>
 #include <optional>
+#include <system_error>
+#include <unordered_set>
 #include <utility>
 
+#include "daemon/host/mounts.h"
 #include "proto/job_directory.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/process/resource_limits.h"
@@ -150,9 +153,28 @@ StatusOr<std::vector<std::string>> ListArguments(const v1::LaunchRequest& reques
   return arguments;
 }
 
+std::string ResolveLinks(const fs::path& path) {
+  std::error_code error;
+  const fs::path resolved = fs::canonical(path, error);
+  return error ? path.string() : resolved.string();
+}
+
 std::string_view FindSearchPath(const Variables& variables) {
   const auto path = variables.find("PATH");
   return path == variables.end() ? std::string_view(kDefaultSearchPath) : path->second;
+}
+
+// Replaces an empty argv[0] by this host's dsrank.
+Status AddExecutable(const HostContext& host, std::string_view search_path, RankCommand* command) {
+  const fs::path folder(command->working_directory);
+  if (command->argv[0].empty()) {
+    if (host.dsrank.empty()) return NotFoundError("this host has no dsrank next to its dsrund");
+    command->argv[0] = command->executable = host.dsrank.string();
+  } else {
+    DS_ASSIGN_OR_RETURN(command->executable, FindProgram(command->argv[0], search_path, folder));
+  }
+  command->real_executable = ResolveLinks(folder / command->executable);
+  return OkStatus();
 }
 
 }  // namespace
@@ -198,15 +220,41 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
     command.argv.push_back(
         request.files().empty() ? argument : PutInJobDirectory(argument, host.job_directory));
   }
-  if (arguments[0].empty()) {
-    if (host.dsrank.empty()) return NotFoundError("this host has no dsrank next to its dsrund");
-    command.argv[0] = command.executable = host.dsrank.string();
-  } else {
-    DS_ASSIGN_OR_RETURN(command.executable, FindProgram(command.argv[0], FindSearchPath(variables),
-                                                        fs::path(command.working_directory)));
-  }
+  DS_RETURN_IF_ERROR(AddExecutable(host, FindSearchPath(variables), &command));
   for (const auto& [name, value] : variables) command.environment.push_back(name + "=" + value);
   return command;
+}
+
+std::string DescribeSearch(const std::string& program, const std::string& working_directory) {
+  const std::string path = (fs::path(working_directory) / program).string();
+  const std::string type = FindFileSystemType(path);
+  const bool is_path = program.find('/') != std::string::npos;
+  std::string text = "looking for program " + program;
+  if (!is_path) return text + " in PATH";
+  return type.empty() ? text : text + " on " + type;
+}
+
+StatusOr<std::vector<RankCommand>> MakeRankCommands(
+    const v1::LaunchRequest& request, const HostContext& host,
+    const std::function<void(const std::string&)>& tell) {
+  std::vector<RankCommand> commands;
+  std::unordered_set<std::uint32_t> seen;
+  for (int i = 0; i < request.ranks_size(); ++i) {
+    const v1::RankSpec& spec = request.ranks(i);
+    const std::string name = "rank " + std::to_string(spec.rank());
+    if (!seen.insert(spec.rank()).second) {
+      return InvalidArgumentError("named twice").WithContext(name);
+    }
+    const auto& argv = spec.argv().empty() ? request.argv() : spec.argv();
+    if (!argv.empty()) {
+      const std::string program = argv[0].empty() ? host.dsrank.string() : argv[0];
+      tell(name + ": " + DescribeSearch(program, request.working_directory()));
+    }
+    StatusOr<RankCommand> command = MakeRankCommand(request, i, host);
+    if (!command.ok()) return command.status().WithContext(name);
+    commands.push_back(std::move(command).value());
+  }
+  return commands;
 }
 
 }  // namespace ds::daemon

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ namespace v1 = ::dsrun::v1;
 struct RankCommand {
   std::uint32_t rank = 0;                // for error messages
   std::string executable;                // for execve, relative to working_directory
+  std::string real_executable;           // the same file, absolute and without links
   std::vector<std::string> argv;         // bytes without NUL
   std::vector<std::string> environment;  // "NAME=value"
   std::string working_directory;         // "" = the daemon's
@@ -54,6 +56,15 @@ struct HostContext {
 // kNotFound if there is no such program.
 StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int index,
                                       const HostContext& host);
+
+// Returns the commands of all ranks of the request. Errors name the rank. `tell` receives the step
+// that may wait for a file system: "looking for program python3 in /work on nfs4".
+StatusOr<std::vector<RankCommand>> MakeRankCommands(
+    const v1::LaunchRequest& request, const HostContext& host,
+    const std::function<void(const std::string&)>& tell);
+
+// Returns what a search for a program does, for messages.
+std::string DescribeSearch(const std::string& program, const std::string& working_directory);
 
 // Finds `program` in the same way as execvp: itself if it contains a slash, else the first
 // executable of that name in `search_path` (colon-separated; empty entries mean the working

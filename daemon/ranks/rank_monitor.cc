@@ -80,11 +80,30 @@ RankMonitor::RankMonitor(RankContext context, RankProcess process, std::string e
       grace_(grace) {}
 
 RankMonitor::~RankMonitor() {
+  if (process_.starting()) context_.loop->Remove(process_.start_fd());
   context_.loop->Remove(process_.pidfd());
   if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
 }
 
 Status RankMonitor::Start() {
+  return context_.loop->Add(process_.start_fd(), [this] { OnStarted(); });
+}
+
+void RankMonitor::OnStarted() {
+  context_.loop->Remove(process_.start_fd());
+  Status started = process_.FinishStart();
+  if (started.ok()) {
+    started = WatchProgram();
+    if (started.ok()) return;
+    StopListening();
+    process_.Reap();
+  }
+  ended_ = true;
+  watcher_->OnStartFailed(context_.rank, started);
+  watcher_->OnEnded();
+}
+
+Status RankMonitor::WatchProgram() {
   v1::Event event;
   event.mutable_rank_started()->set_rank(context_.rank);
   event.mutable_rank_started()->set_pid(static_cast<std::uint32_t>(pid()));
@@ -93,13 +112,6 @@ Status RankMonitor::Start() {
   DS_RETURN_IF_ERROR(stderr_.Watch());
   DS_RETURN_IF_ERROR(link_.Watch());
   return context_.loop->Add(process_.pidfd(), [this] { OnExit(); });
-}
-
-void RankMonitor::Abort() {
-  context_.loop->Remove(process_.pidfd());
-  process_.SignalGroup(SIGKILL);
-  process_.Reap();
-  ended_ = true;
 }
 
 void RankMonitor::Signal(int signal) {
@@ -115,17 +127,24 @@ void RankMonitor::Kill() {
 
 void RankMonitor::GiveUp() {
   if (ended_) return;
+  if (process_.starting()) {
+    context_.loop->Remove(process_.start_fd());
+    process_.AbandonStart();
+  }
   context_.loop->Remove(process_.pidfd());
   StopListening();
   ended_ = true;
   watcher_->OnEnded();
 }
 
-void RankMonitor::SignalProcess(int signal) {
-  if (!ended_) process_.SignalProcess(signal);
+bool RankMonitor::SignalProcess(int signal) {
+  if (ended_ || starting()) return false;
+  process_.SignalProcess(signal);
+  return true;
 }
 
 void RankMonitor::Resume() {
+  if (starting()) return;
   stdout_.Resume();
   stderr_.Resume();
   link_.Resume();
@@ -221,7 +240,8 @@ void RankMonitor::Finish() {
 v1::RankVital RankMonitor::MakeVital() {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
-  vital.set_rss_bytes(ended_ ? 0 : ReadResidentBytes(pid()));
+  // A starting process shares the daemon's memory.
+  vital.set_rss_bytes(ended_ || starting() ? 0 : ReadResidentBytes(pid()));
   vital.set_stopped(!ended_ && standstill_.Look(ReadProcessStat(pid())));
   return vital;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// RankMonitor converts everything a running rank does into events: its output, its messages over
-// the rank link, its end.
+// RankMonitor converts everything a rank does into events: its start, its output, its messages over
+// the rank link, its end. RankStarted is its first event, once it executes its program.
 //
 // A rank has ended when its process has ended (pidfd) and its output streams are closed. A process
 // that the rank started may keep the output open: a filter after the rank, or a forgotten helper.
@@ -57,6 +57,8 @@ class RankWatcher {
   // Called after RankExited has been written and the process reaped, or after GiveUp. It is the
   // last call.
   virtual void OnEnded() = 0;
+  // Called when the process has not executed its program. It has been reaped; OnEnded follows.
+  virtual void OnStartFailed(std::uint32_t rank, const Status& why) = 0;
 };
 
 class RankMonitor {
@@ -68,14 +70,15 @@ class RankMonitor {
   RankMonitor(const RankMonitor&) = delete;
   RankMonitor& operator=(const RankMonitor&) = delete;
 
-  // Writes RankStarted and starts watching.
+  // Starts watching.
   Status Start();
-  // Kills the rank and its process group without events. Used for a failed launch.
-  void Abort();
 
   std::uint32_t rank() const { return context_.rank; }
   pid_t pid() const { return process_.pid(); }
   bool ended() const { return ended_; }
+  // True until the rank executes its program or has ended.
+  bool starting() const { return process_.starting() && !ended_; }
+  std::string DescribeStart() const { return process_.DescribeStart(); }
   // Signals the full process group. Does nothing after the rank has ended.
   void Signal(int signal);
   // Sends SIGKILL to the group. Processes that keep the output open get no time to finish.
@@ -83,8 +86,9 @@ class RankMonitor {
   // Call for a killed rank that does not end. Stops reading from it and calls OnEnded. The process
   // is not reaped.
   void GiveUp();
-  // Signals the rank's own process only.
-  void SignalProcess(int signal);
+  // Signals the rank's own process only. Returns false if it does not run its program: the signal
+  // is for that.
+  bool SignalProcess(int signal);
   // Reads output again after the log was full.
   void Resume();
 
@@ -92,6 +96,8 @@ class RankMonitor {
   v1::RankVital MakeVital();
 
  private:
+  void OnStarted();
+  Status WatchProgram();
   void OnExit();
   // Restarts the timer of the longest silence.
   void AwaitOutput();

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/host/mounts.h"
 #include "runtime/base/number_list.h"
 #include "runtime/process/pipe.h"
 #include "runtime/process/unix_socket.h"
@@ -47,6 +48,14 @@ StatusOr<Pipe> MakeInput(bool takes_input) {
   }
   DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
   if (::fcntl(pipe.write.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return pipe;
+}
+
+// The write end does not have a number that a rank uses.
+StatusOr<Pipe> MakeLeaving() {
+  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  pipe.write.Reset(::fcntl(pipe.write.get(), F_DUPFD_CLOEXEC, kRankLinkFd + 1));
+  if (!pipe.write.valid()) return ErrnoError(errno, "fcntl");
   return pipe;
 }
 
@@ -85,40 +94,34 @@ StatusOr<NodeMask> MakeNodeMask(const std::vector<std::uint32_t>& nodes) {
 // A rank between clone and execve, with all data that its process needs until then.
 class RankProcess::Starting {
  public:
-  // `command` must outlive this object.
-  static StatusOr<std::unique_ptr<Starting>> Begin(const RankCommand& command, int cgroup) {
-    std::unique_ptr<Starting> starting(new Starting(command));
-    DS_RETURN_IF_ERROR(starting->Clone(cgroup));
-    return starting;
-  }
+  explicit Starting(RankCommand command)
+      : command_(std::move(command)),
+        argv_(MakePointers(command_.argv)),
+        environment_(MakePointers(command_.environment)) {}
 
-  // Waits until the program runs. On an error it does not run, and no process is left.
-  StatusOr<RankProcess> Finish() {
+  // Fills in `process`.
+  Status Clone(int cgroup, RankProcess* process);
+  int fd() const { return left_.get(); }
+  // Returns why the program does not run. Blocks until the process has left this memory.
+  Status Finish() {
     clone_->AwaitLeaving();
-    if (child_.failed_step == ChildStep::kNone) return std::move(process_);
-    ::waitpid(process_.pid_, nullptr, 0);
-    return MakeStartError(child_, command_);
+    return child_.failed_step == ChildStep::kNone ? OkStatus() : MakeStartError(child_, command_);
   }
+  std::string Describe() const;
 
  private:
-  explicit Starting(const RankCommand& command)
-      : command_(command),
-        argv_(MakePointers(command.argv)),
-        environment_(MakePointers(command.environment)) {}
+  Status FillIn();
 
-  Status Describe();
-  Status Clone(int cgroup);
-
-  const RankCommand& command_;
+  const RankCommand command_;
   const std::vector<char*> argv_;
   const std::vector<char*> environment_;
   cpu_set_t cores_{};
   RankChild child_;
-  RankProcess process_;
+  UniqueFd left_;                       // the read end of child_.leaving
   std::unique_ptr<ClonedChild> clone_;  // last: it waits until the child has left the others
 };
 
-Status RankProcess::Starting::Describe() {
+Status RankProcess::Starting::FillIn() {
   DS_ASSIGN_OR_RETURN(cores_, MakeCoreSet(command_.cores));
   DS_ASSIGN_OR_RETURN(child_.memory_nodes, MakeNodeMask(command_.memory_nodes));
   child_.executable = command_.executable.c_str();
@@ -135,61 +138,66 @@ Status RankProcess::Starting::Describe() {
   return OkStatus();
 }
 
-Status RankProcess::Starting::Clone(int cgroup) {
-  DS_RETURN_IF_ERROR(Describe());
+Status RankProcess::Starting::Clone(int cgroup, RankProcess* process) {
+  DS_RETURN_IF_ERROR(FillIn());
   // The child gets copies of these at once, so the child's ends may be closed when this returns.
   DS_ASSIGN_OR_RETURN(Pipe input, MakeInput(command_.takes_input));
   DS_ASSIGN_OR_RETURN(Pipe output, MakeOutput());
   DS_ASSIGN_OR_RETURN(Pipe error, MakeOutput());
   DS_ASSIGN_OR_RETURN(SocketPair link, MakeLink());
+  DS_ASSIGN_OR_RETURN(Pipe leaving, MakeLeaving());
   child_.input = input.read.get();
   child_.output = output.write.get();
   child_.error = error.write.get();
   child_.link = link.theirs.get();
+  child_.leaving = leaving.write.get();
   DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(&child_, cgroup));
-  process_.pid_ = clone_->pid();
-  process_.pidfd_ = clone_->TakePidfd();
-  process_.stdin_ = std::move(input.write);
-  process_.stdout_ = std::move(output.read);
-  process_.stderr_ = std::move(error.read);
-  process_.link_ = std::move(link.ours);
+  left_ = std::move(leaving.read);
+  process->pid_ = clone_->pid();
+  process->pidfd_ = clone_->TakePidfd();
+  process->stdin_ = std::move(input.write);
+  process->stdout_ = std::move(output.read);
+  process->stderr_ = std::move(error.read);
+  process->link_ = std::move(link.ours);
   return OkStatus();
 }
 
-StatusOr<std::vector<RankProcess>> RankProcess::StartAll(const std::vector<RankCommand>& commands,
-                                                         int cgroup) {
-  const auto of_rank = [](const Status& status, const RankCommand& command) {
-    return status.WithContext("rank " + std::to_string(command.rank));
-  };
-  std::vector<std::unique_ptr<Starting>> starting;
-  Status error;
-  for (const RankCommand& command : commands) {
-    auto begun = Starting::Begin(command, cgroup);
-    if (!begun.ok()) {
-      error = of_rank(begun.status(), command);
-      break;
-    }
-    starting.push_back(std::move(begun).value());
-  }
-  std::vector<RankProcess> processes;
-  bool all_run = true;
-  for (std::size_t i = 0; i < starting.size(); ++i) {
-    StatusOr<RankProcess> process = starting[i]->Finish();
-    if (process.ok()) {
-      processes.push_back(std::move(process).value());
-    } else if (std::exchange(all_run, false)) {
-      error = of_rank(process.status(), commands[i]);  // takes precedence over a failed Begin
-    }
-  }
-  if (error.ok()) return processes;
-  for (RankProcess& process : processes) {
-    process.SignalGroup(SIGKILL);
-    process.Reap();
-  }
-  return error;
+std::string RankProcess::Starting::Describe() const {
+  const bool executes = child_.GetStep() == ChildStep::kExecute;
+  const std::string& path = executes ? command_.real_executable : command_.working_directory;
+  const std::string type = FindFileSystemType(path);
+  return (executes ? "execve of " : "entering the working directory ") + path +
+         (type.empty() ? "" : " on " + type);
 }
 
-void RankProcess::SignalGroup(int signal) const { ::kill(-pid_, signal); }
+RankProcess::RankProcess() = default;
+RankProcess::~RankProcess() = default;
+RankProcess::RankProcess(RankProcess&& other) noexcept = default;
+
+StatusOr<RankProcess> RankProcess::Begin(RankCommand command, int cgroup) {
+  RankProcess process;
+  auto starting = std::make_unique<Starting>(std::move(command));
+  DS_RETURN_IF_ERROR(starting->Clone(cgroup, &process));
+  process.starting_ = std::move(starting);
+  return process;
+}
+
+int RankProcess::start_fd() const { return starting_->fd(); }
+
+Status RankProcess::FinishStart() {
+  const Status status = starting_->Finish();
+  starting_.reset();
+  if (!status.ok()) Reap();
+  return status;
+}
+
+std::string RankProcess::DescribeStart() const { return starting_->Describe(); }
+
+void RankProcess::AbandonStart() { static_cast<void>(starting_.release()); }
+
+void RankProcess::SignalGroup(int signal) const {
+  if (::kill(-pid_, signal) != 0) ::kill(pid_, signal);
+}
 
 void RankProcess::SignalProcess(int signal) const { ::kill(pid_, signal); }
 
@@ -223,7 +231,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kFirstLineBytes = 256;
 
 std::string ReadFirstLine(const fs::path& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Non-blocking: another process may hold a lease on the file.
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::array<char, kFirstLineBytes> buffer{};
   const ssize_t got = file.valid() ? ::read(file.get(), buffer.data(), buffer.size()) : 0;
   const std::string text(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0);

@@ -6,13 +6,17 @@
 // started it (PR_SET_PDEATHSIG). It has exactly four descriptors: 0, 1, 2 and its end of the rank
 // link, kRankLinkFd.
 //
+// A process may take any time to execute its program: a file server may be slow, or not answer at
+// all. Nothing here waits for that. Until then it can be signalled and killed as later.
+//
 // Use it on one thread only, which must live as long as the ranks. Requires Linux 5.4 or newer
 // (pidfd).
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <vector>
+#include <memory>
+#include <string>
 
 #include "daemon/ranks/rank_child.h"
 #include "daemon/ranks/rank_command.h"
@@ -32,12 +36,26 @@ struct RankExit {
 
 class RankProcess {
  public:
-  // Starts all programs and returns their processes in the order of the commands. Returns the first
-  // error; then all started processes have been ended. Errors of execve (a missing file, a script
-  // without interpreter) are reported here, with the rank and the program's name. The processes
-  // start in the open control group `cgroup`; -1 = this process's group.
-  static StatusOr<std::vector<RankProcess>> StartAll(const std::vector<RankCommand>& commands,
-                                                     int cgroup = -1);
+  // Creates the process, which goes on to execute its program. It starts in the open control group
+  // `cgroup`; -1 = this process's group. After an error there is no process.
+  static StatusOr<RankProcess> Begin(RankCommand command, int cgroup = -1);
+  // Waits for a process that is still starting; see AbandonStart.
+  ~RankProcess();
+  RankProcess(RankProcess&& other) noexcept;
+  RankProcess& operator=(RankProcess&&) = delete;
+
+  // True until FinishStart or AbandonStart.
+  bool starting() const { return starting_ != nullptr; }
+  // Readable once the process executes its program or has ended.
+  int start_fd() const;
+  // Requires that start_fd() is readable. Returns why the process could not execute its program (a
+  // missing file, a script without interpreter); it has been reaped then.
+  Status FinishStart();
+  // Returns the step of the start: "execve of /home/me/venv/bin/python3 on nfs4".
+  std::string DescribeStart() const;
+  // Call instead of FinishStart for a killed process that does not end. It may still use memory of
+  // this process, which is therefore never freed.
+  void AbandonStart();
 
   pid_t pid() const { return pid_; }
   int pidfd() const { return pidfd_.get(); }  // readable once the rank has ended
@@ -49,8 +67,9 @@ class RankProcess {
   // The write end of the rank's standard input, if the command requested it.
   UniqueFd TakeStdin() { return std::move(stdin_); }
 
-  // Sends `signal` to the rank's full process group. Requires that the rank has not been reaped,
-  // because its number could otherwise belong to another process.
+  // Sends `signal` to the rank's full process group, which a starting process may not have made
+  // yet. Requires that the rank has not been reaped, because its number could otherwise belong to
+  // another process.
   void SignalGroup(int signal) const;
 
   // Signals the rank's own process. Also requires that it has not been reaped.
@@ -63,8 +82,9 @@ class RankProcess {
 
  private:
   class Starting;
-  RankProcess() = default;
+  RankProcess();
 
+  std::unique_ptr<Starting> starting_;
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd stdin_;

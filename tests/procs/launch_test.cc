@@ -19,9 +19,29 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using LaunchTest = DaemonJob;
+class LaunchTest : public DaemonJob {
+ protected:
+  // Launches ranks of which one cannot start, and returns what the daemon says about that. No
+  // process is left.
+  v1::StartFailed FailToStart(const v1::LaunchRequest& request) {
+    const auto launched = testing::Launch(client(), request);
+    EXPECT_TRUE(launched.ok()) << launched.status().message();
+    if (!launched.ok()) return {};
+    std::vector<v1::StartFailed> failures;
+    Watch(request.generation(), [&](const v1::Event& event) {
+      if (event.has_start_failed()) failures.push_back(event.start_failed());
+      if (event.has_rank_exited()) {
+        EXPECT_TRUE(event.rank_exited().stopping());
+      }
+    });
+    for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
+    EXPECT_EQ(failures.size(), 1U);
+    return failures.empty() ? v1::StartFailed() : failures.front();
+  }
+};
 
 std::vector<std::string> SplitAtNul(const std::string& text) {
   std::vector<std::string> parts;
@@ -116,13 +136,13 @@ TEST_F(LaunchTest, CoresOfWhichOnlySomeAreThereAreRefused) {
   request.mutable_ranks(0)->add_cores(0);
   request.mutable_ranks(1)->add_cores(0);
   for (const int core : {1021, 1022, 1023}) request.mutable_ranks(1)->add_cores(core);
-  const auto response = testing::Launch(client(), request);
-  EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(response.status().message().find(
-                "to cores 0,1021-1023; this host allows some of them only, or none"),
-            std::string::npos)
-      << response.status().message();
-  EXPECT_EQ(response.status().message().rfind("rank 1", 0), 0U) << response.status().message();
+  const v1::StartFailed failed = FailToStart(request);
+  EXPECT_EQ(failed.rank(), 1U);
+  EXPECT_EQ(failed.code(), static_cast<int>(StatusCode::kInvalidArgument));
+  EXPECT_THAT(
+      failed.message(),
+      AllOf(StartsWith("rank 1: "),
+            HasSubstr("to cores 0,1021-1023; this host allows some of them only, or none")));
 }
 
 TEST_F(LaunchTest, JobFilesAreThereAndGoneAtTheEnd) {
@@ -163,7 +183,7 @@ TEST_F(LaunchTest, OneMissingProgramLeavesNoRank) {
   EXPECT_EQ(Run(Request(4, {"exit", "0"})).exits.size(), 4U);
 }
 
-TEST_F(LaunchTest, AFailureOfExecveLeavesNoRank) {
+TEST_F(LaunchTest, AProgramThatMayNotBeExecutedLeavesNoRank) {
   v1::LaunchRequest request = Request(4, {"wait"});
   request.mutable_ranks(3)->set_argv(0, "@DSRUN_JOB_DIR@/not-a-program");
   v1::JobFile* file = request.add_files();
@@ -173,14 +193,25 @@ TEST_F(LaunchTest, AFailureOfExecveLeavesNoRank) {
   EXPECT_EQ(response.status().code(), StatusCode::kPermissionDenied) << response.status().message();
 }
 
+TEST_F(LaunchTest, AFailureOfExecveLeavesNoRank) {
+  const ds::testing::TemporaryFolder folder;
+  const std::string program = (folder.path() / "not-a-program").string();
+  ASSERT_TRUE(WriteFileAtomically(program, "just text", 0700).ok());
+  v1::LaunchRequest request = Request(4, {"wait"});
+  request.mutable_ranks(3)->set_argv(0, program);
+  const v1::StartFailed failed = FailToStart(request);
+  EXPECT_EQ(failed.rank(), 3U);
+  EXPECT_THAT(failed.message(), StartsWith("rank 3: cannot execute " + program));
+  // Nothing stayed, so the next generation runs.
+  EXPECT_EQ(Run(Request(4, {"exit", "0"}, 2)).exits.size(), 4U);
+}
+
 TEST_F(LaunchTest, AWorkingDirectoryMustExist) {
   v1::LaunchRequest request = Request(1, {"exit", "0"});
   request.set_working_directory("/no/such/folder");
-  const auto response = testing::Launch(client(), request);
-  EXPECT_EQ(response.status().code(), StatusCode::kNotFound);
-  EXPECT_NE(response.status().message().find("working directory /no/such/folder"),
-            std::string::npos)
-      << response.status().message();
+  const v1::StartFailed failed = FailToStart(request);
+  EXPECT_EQ(failed.code(), static_cast<int>(StatusCode::kNotFound));
+  EXPECT_THAT(failed.message(), HasSubstr("working directory /no/such/folder"));
 }
 
 TEST_F(LaunchTest, RefusesArgumentsTooLongForExecve) {

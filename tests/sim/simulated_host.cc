@@ -13,7 +13,7 @@ using Step = daemon::StopLadder::Step;
 }  // namespace
 
 SimulatedHost::SimulatedHost(EventClock* clock, Options options)
-    : clock_(clock), options_(std::move(options)), duty_(options_.lease, boot_time()) {
+    : clock_(clock), options_(std::move(options)), lease_(options_.lease, boot_time()) {
   SetTimers();
 }
 
@@ -37,17 +37,17 @@ void SimulatedHost::SetTimers() {
     clock_->At(boot - options_.boot_offset, std::move(what));
   };
   if (!options_.mistakes.no_death_timer) {
-    at(duty_.death(), [this] {
-      if (alive_ && boot_time() >= duty_.death()) KillDaemon();
+    at(lease_.death(), [this] {
+      if (alive_ && boot_time() >= lease_.death()) KillDaemon();
     });
   }
   const auto wake = [this] { Deliver([this] { OnTime(); }); };
-  at(duty_.end_of_lease(), wake);
+  at(lease_.end(), wake);
   if (const auto next = ladder_.next()) at(*next, wake);
 }
 
 void SimulatedHost::OnTime() {
-  if (boot_time() >= duty_.end_of_lease() && !std::exchange(lease_over_, true)) {
+  if (boot_time() >= lease_.end() && !std::exchange(lease_over_, true)) {
     Finish(v1::STOP_LEASE_EXPIRED);
   }
   if (!alive_) return;
@@ -69,6 +69,7 @@ Status SimulatedHost::Launch(const v1::LaunchRequest& request) {
   DS_RETURN_IF_ERROR(duty_.CheckLaunch(request.generation()));
   options_.on_launch(generation);
   duty_.OnLaunched(request.generation(), Seconds(request.grace_seconds()));
+  lease_.SetGrace(Seconds(request.grace_seconds()));
   ladder_ = {};
   killed_ = false;
   unended_.clear();
@@ -104,7 +105,7 @@ Status SimulatedHost::Renew(std::uint64_t answered, bool release) {
   const Time from = options_.mistakes.lease_from_arrival
                         ? boot_time()
                         : Time(static_cast<std::int64_t>(answered));
-  DS_RETURN_IF_ERROR(duty_.OnRenewal(from, boot_time()));
+  DS_RETURN_IF_ERROR(lease_.OnRenewal(from, boot_time()));
   SetTimers();
   if (release) Finish(v1::STOP_REQUESTED);
   return OkStatus();

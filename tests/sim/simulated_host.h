@@ -1,8 +1,8 @@
 #pragma once
 
 // SimulatedHost: a host with its daemon, ranks, kernel and guardian. The daemon decides with the
-// real DaemonDuty and StopLadder; the rest is played: processes end when they are told to, the
-// kernel kills the daemon at the time that it has set, and ranks with it.
+// real DaemonDuty, DaemonLease and StopLadder; the rest is played: processes end when they are told
+// to, the kernel kills the daemon at the time that it has set, and ranks with it.
 //
 // Threads: one.
 
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "daemon/job/daemon_duty.h"
+#include "daemon/job/daemon_lease.h"
 #include "daemon/job/stop_ladder.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -104,6 +105,7 @@ class SimulatedHost {
   EventClock* const clock_;
   const Options options_;
   daemon::DaemonDuty duty_;
+  daemon::DaemonLease lease_;
   daemon::StopLadder ladder_;
   bool alive_ = true;
   bool paused_ = false;

@@ -52,18 +52,6 @@ TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
   EXPECT_EQ(ds::testing::Launch(client_, {}).status().code(), StatusCode::kCancelled);
 }
 
-// Its daemon answers nothing else while a file system keeps it: the launch has its own limit.
-TEST_F(DaemonClientTest, ALaunchThatIsUnderWayIsASignOfLife) {
-  EXPECT_EQ(client_.LastEvent().count(), 0);
-  std::promise<StatusCode> answer;
-  client_.Begin(v1::LaunchRequest(),
-                [&](const auto& launched) { answer.set_value(launched.status().code()); });
-  const auto begun = std::chrono::steady_clock::now().time_since_epoch();
-  EXPECT_GE(client_.LastEvent(), begun);
-  client_.Abandon();
-  answer.get_future().wait();
-}
-
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
   std::jthread daemon([&] { pair_.theirs.Reset(); });
   EXPECT_EQ(ds::testing::Launch(client_, {}).status().code(), StatusCode::kUnavailable);

@@ -63,6 +63,16 @@ TEST_F(RankCommandTest, CommonArgumentsAreThoseOfEachRankWithItsOwnAmongThem) {
   EXPECT_EQ(Make()->argv, Strings({"/bin/echo"})) << "the rank's own";
 }
 
+TEST_F(RankCommandTest, TheSearchForACommonProgramIsTold) {
+  request_.mutable_ranks(0)->clear_argv();
+  request_.add_argv("true");
+  std::vector<std::string> steps;
+  const auto commands =
+      MakeRankCommands(request_, host_, [&](const std::string& step) { steps.push_back(step); });
+  ASSERT_TRUE(commands.ok()) << commands.status().message();
+  EXPECT_EQ(steps, Strings({"rank 0: looking for program true in PATH"}));
+}
+
 TEST_F(RankCommandTest, TheJobDirectoryIsPutIntoArguments) {
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@/a:@DSRUN_JOB_DIR@/b");
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR");

@@ -29,17 +29,20 @@ class RankMonitorTest : public ::testing::Test, public RankWatcher {
     return {};
   }
   void OnEnded() override { loop_->Quit(); }
+  void OnStartFailed(std::uint32_t rank, const Status& why) override {
+    EXPECT_EQ(rank, 5U);
+    start_failure_ = why;
+  }
 
-  void Make(const std::string& script) {
-    const RankCommand command{.executable = "/bin/sh", .argv = {"sh", "-c", script}};
-    StatusOr<std::vector<RankProcess>> started = RankProcess::StartAll({command});
-    ASSERT_TRUE(started.ok()) << started.status().message();
+  void Make(const RankCommand& command) {
+    StatusOr<RankProcess> process = RankProcess::Begin(command);
+    ASSERT_TRUE(process.ok()) << process.status().message();
     monitor_.emplace(RankContext{loop_.get(), &log_, &values_, buffer_, /*rank=*/5},
-                     std::move(started->front()), (folder_.path() / "error").string(),
+                     *std::move(process), (folder_.path() / "error").string(),
                      std::chrono::nanoseconds(0), this);
   }
   void Run(const std::string& script) {
-    Make(script);
+    Make({.executable = "/bin/sh", .argv = {"sh", "-c", script}});
     ASSERT_TRUE(monitor_->Start().ok());
     ASSERT_TRUE(loop_->Run().ok());
     ReadEvents();
@@ -66,6 +69,7 @@ class RankMonitorTest : public ::testing::Test, public RankWatcher {
   std::vector<char> buffer_ = std::vector<char>(100);
   std::optional<RankMonitor> monitor_;
   bool failed_ = false;
+  Status start_failure_;
   std::vector<std::string> seen_;
   std::string output_;
   v1::RankExited exited_;
@@ -99,13 +103,16 @@ TEST_F(RankMonitorTest, ASuccessfulRankReportsNoException) {
   EXPECT_EQ(exited_.error_file(), "");
 }
 
-TEST_F(RankMonitorTest, AnAbortedLaunchLeavesNoProcessAndNoEvent) {
-  Make("sleep 1000");
-  monitor_->Abort();
-  EXPECT_EQ(::kill(monitor_->pid(), 0), -1);
-  EXPECT_EQ(errno, ESRCH);
+TEST_F(RankMonitorTest, APlaceThatIsMissingFailsTheStart) {
+  Make({.executable = "/bin/sh", .argv = {"sh"}, .working_directory = "/no/such/folder"});
+  ASSERT_TRUE(monitor_->Start().ok());
+  ASSERT_TRUE(loop_->Run().ok());
   ReadEvents();
   EXPECT_THAT(seen_, ElementsAre());
+  EXPECT_EQ(start_failure_.code(), StatusCode::kNotFound);
+  EXPECT_TRUE(monitor_->ended());
+  EXPECT_EQ(::kill(monitor_->pid(), 0), -1);
+  EXPECT_EQ(errno, ESRCH);
 }
 
 }  // namespace

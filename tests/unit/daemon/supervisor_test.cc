@@ -3,6 +3,7 @@
 #include "daemon/job/supervisor.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -23,7 +24,9 @@
 #include "daemon/network/daemon_service.h"
 #include "runtime/process/unix_socket.h"
 #include "tests/support/daemon_calls.h"
+#include "tests/support/hung_folder.h"
 #include "tests/support/program.h"
+#include "tests/support/requirement.h"
 #include "tests/support/wall_clock.h"
 
 namespace ds::daemon {
@@ -150,6 +153,18 @@ TEST_F(SupervisorTest, ACallWithoutADeadlineIsRefused) {
   EXPECT_EQ(stub->Watch(&watch)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+// Whatever the loop waits for, the lease of the daemon goes on.
+TEST_F(SupervisorTest, ARenewalIsAnsweredWhileTheLoopHangs) {
+  std::promise<void> hung;
+  ASSERT_TRUE(loop_->Post([done = hung.get_future().share()] { done.wait(); }));
+  std::promise<Status> answer;
+  client_->Renew({.timeout = std::chrono::seconds(60)},
+                 [&](const Status& status) { answer.set_value(status); });
+  const Status renewed = answer.get_future().get();
+  hung.set_value();
+  EXPECT_TRUE(renewed.ok()) << renewed.message();
+}
+
 // So many at once that its threads are all at work: the others may come again.
 TEST_F(SupervisorTest, AStopThatFindsEveryThreadAtWorkIsUnanswered) {
   constexpr int kCalls = 24;
@@ -255,6 +270,29 @@ TEST_F(SupervisorTest, AnotherProtocolIsNamed) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_NE(status.error_message().find("dsrun 9.9.9 speaks protocol 99"), std::string::npos)
       << status.error_message();
+}
+
+// Its limit is a part of the time that the call has.
+TEST_F(SupervisorTest, AFileSystemThatDoesNotAnswerIsAFinding) {
+  const ds::testing::HungFolder hung;
+  if (!hung.why_not().empty()) return ds::testing::SkipWithout("fuse", hung.why_not());
+  const std::string folder = (hung.path() / "work").string();
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  request.set_protocol_version(v1::PROTOCOL_CURRENT);
+  request.set_program("/bin/true");
+  request.set_working_directory(folder);
+  const auto stub = Stub();
+  v1::PrepareResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+  const grpc::Status status = stub->Prepare(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.findings_size(), 1);
+  EXPECT_EQ(response.findings(0).level(), v1::Finding::FAIL);
+  EXPECT_THAT(response.findings(0).message(),
+              ::testing::StartsWith("looking at working directory " + folder +
+                                    " on fuse has not ended for "));
 }
 
 TEST(MakeRefusalTest, AFileSystemThatDoesNotAnswerIsNoDaemonThatDoesNot) {
