@@ -1,9 +1,11 @@
 // dsrund: starts, watches and stops the ranks of one job on this host (see supervisor.h).
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/host/last_words.h"
 #include "daemon/host/orphans.h"
 #include "daemon/job/supervisor.h"
 #include "daemon/loop/event_loop.h"
@@ -34,6 +37,7 @@
 #include "proto/dsrun.pb.h"
 #include "proto/lease.h"
 #include "proto/message_line.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
@@ -42,6 +46,7 @@
 #include "runtime/process/descriptor_table.h"
 #include "runtime/process/malloc_arena.h"
 #include "runtime/process/owned_cgroup.h"
+#include "runtime/process/pipe.h"
 #include "runtime/process/private_folder.h"
 #include "runtime/process/thread_quota.h"
 
@@ -194,6 +199,9 @@ void TakeNameOfFile(char* called) {
 // ends them, removes dsrund's folders and control groups, and ends like dsrund: with the same
 // status or signal.
 //
+// It keeps the latest messages of a dsrund of another host, and leaves them in a file unless dsrund
+// was released (last_words.h): nobody would see them otherwise.
+//
 // It does nothing else and holds no other resources, so only a kill ends it. Its memory is locked.
 // It forwards terminating signals to dsrund. If the guardian itself is killed, dsrund gets SIGTERM
 // and ends everything as usual. Only killing both at once leaves processes behind. With control
@@ -216,12 +224,23 @@ sigset_t MakeSet(std::initializer_list<int> signals) {
   return set;
 }
 
-// Closes the descriptors, so that dsrund's peers see them close when dsrund ends.
-void LeaveDescriptors() {
-  ::closefrom(0);
-  ::open("/dev/null", O_RDWR);  // as standard input
-  ::dup2(STDIN_FILENO, STDOUT_FILENO);
-  ::dup2(STDIN_FILENO, STDERR_FILENO);
+// The pipe is the standard error of dsrund once it serves (network_daemon.h). Without a path
+// nothing is left.
+struct MessageLog {
+  std::string path;
+  Pipe messages;
+};
+
+// Closes the descriptors except for one, so that dsrund's peers see them close when dsrund ends.
+void LeaveDescriptors(UniqueFd* kept) {
+  constexpr int kFirst = STDERR_FILENO + 1;
+  if (kept->valid() && kept->get() != kFirst) {
+    ::dup2(kept->get(), kFirst);
+    kept->Reset(kFirst);
+  }
+  ::closefrom(kept->valid() ? kFirst + 1 : kFirst);
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
 }
 
 // Locks the writable pages. Code pages are shared with dsrund and can be read from the file again.
@@ -263,14 +282,45 @@ void LockMemory() {
       "late to end processes that the ranks of a killed dsrund have started");
 }
 
-// Returns the exit status of dsrund.
-int AwaitDaemon(pid_t daemon, const sigset_t& signals) {
-  int status = 0;
-  while (::waitpid(daemon, &status, WNOHANG) == 0) {
-    const int signal = ::sigwaitinfo(&signals, nullptr);
-    if (signal > 0 && signal != SIGCHLD) ::kill(daemon, signal);
+std::int64_t UnixSeconds() { return Clock::System().UnixNanos() / 1'000'000'000; }
+
+// Reads what is there. Closes the pipe at its end.
+void ReadMessages(UniqueFd* messages, LastWords* words) {
+  std::array<char, 4096> buffer;
+  while (messages->valid()) {
+    const ssize_t size = ::read(messages->get(), buffer.data(), buffer.size());
+    if (size == 0) messages->Reset();
+    if (size <= 0) return;
+    words->Add({buffer.data(), static_cast<std::size_t>(size)}, UnixSeconds());
   }
+}
+
+// Returns the exit status of dsrund.
+int AwaitDaemon(pid_t daemon, const sigset_t& signals, UniqueFd* messages, LastWords* words) {
+  const UniqueFd arrived(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  int status = 0;
+  while (::waitpid(daemon, &status, arrived.valid() ? WNOHANG : 0) == 0) {
+    std::array<pollfd, 2> sources{{{arrived.get(), POLLIN, 0}, {messages->get(), POLLIN, 0}}};
+    ::poll(sources.data(), sources.size(), -1);
+    signalfd_siginfo info{};
+    while (::read(arrived.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+      if (info.ssi_signo != SIGCHLD) ::kill(daemon, static_cast<int>(info.ssi_signo));
+    }
+    ReadMessages(messages, words);
+  }
+  ReadMessages(messages, words);
   return status;
+}
+
+std::string DescribeEnd(pid_t daemon, int status) {
+  const std::string name = "dsrund, process " + std::to_string(daemon) + ", ";
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return name + "was ended by signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
+           ")";
+  }
+  if (WEXITSTATUS(status) == kEndedUnreleased) return name + "has ended by itself";
+  return name + "has ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
 void AwaitEndOfChild(std::chrono::steady_clock::duration longest) {
@@ -304,14 +354,23 @@ void EndRemainingProcesses() {
   std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-[[noreturn]] void Guard(pid_t daemon) {
+[[noreturn]] void Guard(pid_t daemon, MessageLog log) {
   const sigset_t signals = MakeSet({SIGCHLD, SIGTERM, SIGINT, SIGHUP});
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
+  LastWords words;
   LockMemory();
-  LeaveDescriptors();
-  const int status = AwaitDaemon(daemon, signals);
-  const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (!well) EndRemainingProcesses();
+  LeaveDescriptors(&log.messages.read);
+  const int status = AwaitDaemon(daemon, signals, &log.messages.read, &words);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (code != kExitOk && code != kEndedUnreleased) EndRemainingProcesses();
+  // Last, because the home may be on a file system that does not answer.
+  if (log.path.empty()) EndLikeDaemon(status);
+  if (code == kExitOk) {
+    RemoveLastWords(log.path);  // of an earlier daemon of the job
+  } else {
+    static_cast<void>(words.Leave(log.path, DescribeEnd(daemon, status), UnixSeconds()));
+  }
   EndLikeDaemon(status);
 }
 
@@ -334,10 +393,21 @@ Status ContinueWheneverStopped() {
   return OkStatus();
 }
 
+// Without the resources for it there is none: the job can run without.
+MessageLog MakeMessageLog(const std::string& job) {
+  MessageLog log;
+  StatusOr<Pipe> pipe = MakePipe(O_NONBLOCK);
+  if (!pipe.ok()) return log;
+  log.messages = *std::move(pipe);
+  log.path = FindLastWordsPath(job);
+  return log;
+}
+
 // Forks and returns in the child, which continues as dsrund. The calling process becomes the
 // guardian and does not return; it closes its descriptors, including the standard streams.
-// `leased`: dsrund has a lease. Call it before other threads exist.
-Status ContinueUnderGuardian(bool leased) {
+// `leased`: dsrund has a lease. Keeps the end of `log` for dsrund. Call it before other threads
+// exist.
+Status ContinueUnderGuardian(bool leased, MessageLog* log) {
   std::signal(SIGCHLD, SIG_DFL);  // if ignored, children's statuses would be lost
   DS_RETURN_IF_ERROR(AdoptOrphans());
   if (leased) DS_RETURN_IF_ERROR(ContinueWheneverStopped());
@@ -351,12 +421,20 @@ Status ContinueUnderGuardian(bool leased) {
   if (daemon < 0)
     return errno == EAGAIN ? OutOfResourcesError("no process may be started below it")
                            : ErrnoError(errno, "fork");
-  if (daemon > 0) Guard(daemon);
+  if (daemon > 0) Guard(daemon, std::move(*log));
+  log->messages.read.Reset();
   std::signal(SIGCONT, SIG_DFL);
   if (::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) != 0) return ErrnoError(errno, "death signal");
   // If the guardian was killed before prctl, there would be no signal.
   if (::getppid() != guardian) return CancelledError("the guardian is gone");
   return OkStatus();
+}
+
+int ServeOtherHost(const Flags& flags, MessageLog log, UniqueFd starter) {
+  SupervisorOptions options = MakeOptions(flags);
+  options.log_path = log.path;
+  return ServeNetwork(flags.listen, std::move(options),
+                      {std::move(starter), std::move(log.messages.write)});
 }
 
 int Main(int argc, char** argv) {
@@ -385,16 +463,15 @@ int Main(int argc, char** argv) {
   }
   LeaveTerminal();
   UniqueFd ready(flags.ready_fd);
-  if (const Status status = ContinueUnderGuardian(!flags.listen.empty()); !status.ok()) {
+  MessageLog log = flags.listen.empty() ? MessageLog() : MakeMessageLog(flags.job);
+  if (const Status status = ContinueUnderGuardian(!flags.listen.empty(), &log); !status.ok()) {
     ReportStartFailure(status, &ready);
     return kExitFailure;
   }
   RaiseOpenFilesLimit();
   ReserveDescriptors(kDescriptors);
   SetUpSignals();
-  if (!flags.listen.empty()) {
-    return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
-  }
+  if (!flags.listen.empty()) return ServeOtherHost(flags, std::move(log), std::move(starter));
   ReportStartFailure(Serve(flags, &ready), &ready);
   return kExitFailure;
 }

@@ -33,6 +33,7 @@ ALLOWED = {
     "cli/remote/remote_daemon.cc": (6, "files of a folder with an owner mark; a dsrund whose hash is its name; empty folders"),
     "cli/report/tried_facts.cc": (1, "its own child, which it has not reaped"),
     "cli/tokenize/tokenize_files.cc": (1, "a temporary file that it made with O_EXCL"),
+    "daemon/host/last_words.cc": (1, "the file of its own job on this host"),
     "daemon/host/orphans.cc": (1, "children of the guardian, which nobody else reaps"),
     "daemon/job/generation.cc": (1, "a folder that it made with mkdir inside the job's private folder"),
     "daemon/main.cc": (2, "its own child, which it has not reaped, and itself"),

@@ -64,6 +64,7 @@ struct LaunchFlags {
   SshTransport transport = SshTransport::kLibssh;
   double ssh_timeout = 20;
   double lease_seconds = 10;
+  bool lease_decides = false;     // the user has set it: closed connections end no rank
   double start_timeout = 600;     // until every rank executes its program
   double collective_timeout = 0;  // in seconds; 0 = from the ranks' environment, else half an hour
   // Settings of each rank.

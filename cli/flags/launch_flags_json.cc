@@ -31,6 +31,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("launcher", flags.transport);
   visit("ssh_timeout", flags.ssh_timeout);
   visit("lease_seconds", flags.lease_seconds);
+  visit("lease_decides", flags.lease_decides);
   visit("start_timeout", flags.start_timeout);
   visit("collective_timeout", flags.collective_timeout);
   visit("device", flags.device);

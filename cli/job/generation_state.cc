@@ -106,6 +106,9 @@ JobOutcome GenerationState::Conclude() const {
   if (outcome.ok()) return outcome;
   Verdict verdict = outcome.failure();
   if (!unended_.empty()) AddHint(unended_, &verdict);
+  if (const std::string path = FindLog(verdict); !path.empty()) {
+    AddHint("its daemon leaves its last messages there in " + path, &verdict);
+  }
   for (const int node_rank : launched()) {
     const JobHost& host = job_.world.hosts[node_rank];
     // This machine's daemons are waited for, whatever they say.
@@ -116,6 +119,15 @@ JobOutcome GenerationState::Conclude() const {
             &verdict);
   }
   return verdict;
+}
+
+std::string GenerationState::FindLog(const Verdict& verdict) const {
+  if (verdict.cause != Cause::kHostLost && verdict.cause != Cause::kDaemonLost) return "";
+  for (std::size_t i = 0; i < parts_.hosts->size(); ++i) {
+    const auto& answer = (*parts_.hosts)[i].answer;
+    if (answer.ok() && host_name(static_cast<int>(i)) == verdict.host) return answer->log_path();
+  }
+  return "";
 }
 
 void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank) {

@@ -117,6 +117,8 @@ class GenerationState {
   void On(const Other& /*of the job*/, int /*node_rank*/) {}
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
+  // Returns the file with the last messages of the daemon that the verdict blames; "" = none.
+  std::string FindLog(const Verdict& verdict) const;
   void OnStartFailed(int node_rank, const v1::StartFailed& failed);
   // Tells the user once which rank takes long to start.
   void TellOfStart(int node_rank, const v1::Heartbeat& heartbeat);

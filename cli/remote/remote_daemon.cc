@@ -165,10 +165,11 @@ struct RemoteStart {
   std::chrono::milliseconds timeout;
 };
 
-std::string MakeListenLine(const v1::Credentials& credentials, std::chrono::milliseconds lease) {
+std::string MakeListenLine(const v1::Credentials& credentials, const RemoteJob& job) {
   v1::ListenRequest request;
   *request.mutable_credentials() = credentials;
-  request.set_lease_seconds(std::chrono::duration<double>(lease).count());
+  request.set_lease_seconds(std::chrono::duration<double>(job.lease).count());
+  request.set_lease_decides(job.lease_decides);
   return v1::EncodeLine(request);
 }
 
@@ -309,7 +310,7 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
   const HostResult<RemoteFacts> facts = AskForFacts(&shell, *binary);
   if (!facts.ok()) return facts.failure();
   const RemoteStart start{
-      .job_id = job.job_id, .line = MakeListenLine(credentials, job.lease), .timeout = job.timeout};
+      .job_id = job.job_id, .line = MakeListenLine(credentials, job), .timeout = job.timeout};
   HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
   AddNotice((*connection)->notice(), &*started);

@@ -34,6 +34,7 @@ struct RemoteJob {
   std::string job_id;
   std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
   std::chrono::milliseconds lease{30'000};
+  bool lease_decides = false;  // as in ListenRequest
   // Read while the first hosts are being reached.
   std::shared_future<StatusOr<DaemonBinary>> binary;
   SshTransport transport = SshTransport::kLibssh;

@@ -213,6 +213,7 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
   hosts->job = {.job_id = plan_->job_id,
                 .timeout = timeout_,
                 .lease = lease_,
+                .lease_decides = plan_->flags.lease_decides,
                 .binary = ReadInBackground(),
                 .transport = plan_->flags.transport,
                 .host_keys = std::make_shared<HostKeys>(known_hosts_)};

@@ -94,6 +94,10 @@ void Supervisor::OnSignal() {
   while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     if (info.ssi_signo == SIGCHLD) continue;
     if (info.ssi_signo == SIGHUP && options_.survives_hangup) continue;
+    if (!duty_.finishing()) {
+      LogWarning("received signal " + std::to_string(info.ssi_signo) + " of process " +
+                 std::to_string(info.ssi_pid) + "; stopping the ranks of its job");
+    }
     Finish(v1::STOP_DAEMON_SIGNALLED);
   }
   if (duty_.ending()) {
@@ -141,6 +145,7 @@ StatusOr<PreflightContext> Supervisor::BeginPrepare(const v1::PrepareRequest& re
 StatusOr<v1::PrepareResponse> Supervisor::FinishPrepare(const v1::PrepareRequest& request,
                                                         v1::PrepareResponse response) {
   DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
+  response.set_log_path(options_.log_path);
   if (request.lease_master_port()) {
     *response.add_findings() = LeasePort(request.master_port(), request.generation());
     if (port_) response.set_master_port(port_->port());
@@ -240,7 +245,10 @@ StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
     if (death_) death_->SetTo(lease_.death());
   }
   if (request.release()) {
-    loop_->Post([this] { Finish(v1::STOP_REQUESTED); });
+    loop_->Post([this] {
+      released_ = true;
+      Finish(v1::STOP_REQUESTED);
+    });
   }
   v1::RenewResponse response;
   response.set_boot_nanos(static_cast<std::uint64_t>(now.count()));

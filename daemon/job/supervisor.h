@@ -47,6 +47,7 @@ struct SupervisorOptions {
   // Without a Renew for this time the controller counts as gone; 0 = no limit.
   std::chrono::nanoseconds lease{0};
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(2);
+  std::string log_path;          // for PrepareResponse
   bool survives_hangup = false;  // ignores SIGHUP, because its session may end
 };
 
@@ -82,6 +83,8 @@ class Supervisor {
   // Call when the controller's process on another host has ended. Without ranks this does nothing;
   // the lease then ends the daemon.
   void OnControllerGone();
+  // Returns whether the controller has released the daemon.
+  bool released() const { return released_; }
   // Returns the standard input of rank 0. kFailedPrecondition if the launch did not request it.
   StatusOr<std::shared_ptr<RankInput>> FindInput(const std::string& job_id,
                                                  std::uint32_t generation);
@@ -122,6 +125,7 @@ class Supervisor {
   std::unique_ptr<Generation> generation_;
   std::unique_ptr<Generation> launching_;  // between BeginLaunch and FinishLaunch
   DaemonDuty duty_;
+  bool released_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
   std::optional<EventLoop::TimerId> lease_end_;
   std::mutex lease_mutex_;

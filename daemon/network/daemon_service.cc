@@ -342,7 +342,9 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
       }));
   // This end gives up a silent connection after a third of the lease (SetDeadlines); the kernel
   // uses the same limit.
-  listener->WatchCallers(options.lease / 4, options.on_controller_gone);
+  if (options.on_controller_gone) {
+    listener->WatchCallers(options.lease / 4, options.on_controller_gone);
+  }
   server->listener_ = std::move(listener);
   return server;
 }

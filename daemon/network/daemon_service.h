@@ -101,7 +101,8 @@ struct NetworkOptions {
   std::string address;
   v1::Credentials credentials;
   std::chrono::nanoseconds lease{};
-  std::function<void()> on_controller_gone;  // see NetworkListener::WatchCallers
+  // See NetworkListener::WatchCallers; null: closed connections mean nothing.
+  std::function<void()> on_controller_gone;
 };
 
 // RpcServer serves DaemonService on private connections passed to this process, or on one network

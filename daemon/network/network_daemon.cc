@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -81,15 +82,16 @@ StatusOr<Daemon> StartDaemon(const std::string& address, const v1::ListenRequest
   DS_ASSIGN_OR_RETURN(daemon.supervisor, Supervisor::Create(daemon.loop.get(), std::move(options)));
   daemon.service =
       std::make_unique<DaemonService>(daemon.loop.get(), daemon.supervisor.get(), controller);
+  std::function<void()> on_gone;
+  if (!request.lease_decides()) {
+    on_gone = [supervisor = daemon.supervisor.get()] { supervisor->OnControllerGone(); };
+  }
   DS_ASSIGN_OR_RETURN(daemon.server,
                       RpcServer::StartOnNetwork(daemon.loop.get(),
                                                 {.address = address,
                                                  .credentials = request.credentials(),
                                                  .lease = lease,
-                                                 .on_controller_gone =
-                                                     [supervisor = daemon.supervisor.get()] {
-                                                       supervisor->OnControllerGone();
-                                                     }},
+                                                 .on_controller_gone = std::move(on_gone)},
                                                 daemon.service.get()));
   return daemon;
 }
@@ -99,14 +101,16 @@ Status WriteAnswer(const v1::ListenResponse& answer) {
 }
 
 // Closes the standard streams, so that the other ends (SSH) see them close.
-Status LeaveStandardStreams() {
+Status LeaveStandardStreams(UniqueFd messages) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoError(errno, "/dev/null");
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
+  if (messages.valid()) ::dup2(messages.get(), STDERR_FILENO);
   return OkStatus();
 }
 
-StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions options) {
+StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions options,
+                                UniqueFd messages) {
   DS_ASSIGN_OR_RETURN(const std::string line, ReadLine(STDIN_FILENO));
   v1::ListenRequest request;
   if (!v1::DecodeLine(line, &request)) {
@@ -114,13 +118,14 @@ StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions op
   }
   DS_RETURN_IF_ERROR(
       CheckCredentials(request.credentials(), Clock::System().UnixNanos() / 1'000'000'000));
-  DS_ASSIGN_OR_RETURN(Daemon daemon, StartDaemon(address, request, std::move(options)));
   v1::ListenResponse answer;
+  answer.set_log_path(options.log_path);
+  DS_ASSIGN_OR_RETURN(Daemon daemon, StartDaemon(address, request, std::move(options)));
   answer.set_port(daemon.server->port());
   answer.set_pid(static_cast<std::uint32_t>(::getpid()));
   answer.set_daemon_version(DS_VERSION);
   DS_RETURN_IF_ERROR(WriteAnswer(answer));
-  DS_RETURN_IF_ERROR(LeaveStandardStreams());
+  DS_RETURN_IF_ERROR(LeaveStandardStreams(std::move(messages)));
   return daemon;
 }
 
@@ -155,7 +160,7 @@ void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanosecond
                [=] { KeepFresh(loop, path, interval); });
 }
 
-int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
+int ServeNetwork(const std::string& address, SupervisorOptions options, DaemonStreams streams) {
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   // The host's openssl.cnf may name modules. They need the host's libc, and this program has its
   // own.
@@ -163,19 +168,22 @@ int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd
   StatusOr<PrivateFolder> folder = PrivateFolder::Make();
   if (!folder.ok()) return WriteRefusal(folder.status());
   options.folder = folder->path();
-  const StatusOr<Daemon> daemon = StartAndAnswer(address, std::move(options));
+  const StatusOr<Daemon> daemon =
+      StartAndAnswer(address, std::move(options), std::move(streams.messages));
   if (!daemon.ok()) {
     folder->Remove();
     return WriteRefusal(daemon.status());
   }
-  static_cast<void>(WriteAll(starter.get(), "\n", "the process that was started"));
-  starter.Reset();
+  static_cast<void>(WriteAll(streams.starter.get(), "\n", "the process that was started"));
+  streams.starter.Reset();
   KeepFresh(daemon->loop.get(), "/proc/self/exe", kFreshFor);
   const Status status = daemon->loop->Run();
   daemon->server->Drain();
   folder->Remove();
   // No state is left to save, and gRPC may take ten seconds to end its threads.
-  std::_Exit(status.ok() ? kExitOk : kExitFailure);
+  if (!status.ok()) LogError(status.message());
+  const int ended = daemon->supervisor->released() ? kExitOk : kEndedUnreleased;
+  std::_Exit(status.ok() ? ended : kExitFailure);
 }
 
 }  // namespace ds::daemon

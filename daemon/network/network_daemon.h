@@ -21,6 +21,10 @@
 
 namespace ds::daemon {
 
+// The exit status of a daemon that has ended without being released: its lease is over, its
+// controller is gone, or it received a signal.
+inline constexpr int kEndedUnreleased = 75;
+
 // Forks and returns in the child. The parent waits until the child writes a byte to the returned
 // descriptor and exits with 0, or with 1 if the child ends before.
 StatusOr<UniqueFd> ContinueInBackground();
@@ -28,7 +32,11 @@ StatusOr<UniqueFd> ContinueInBackground();
 // Reads the request, answers, lets the parent process exit, and serves until the daemon ends, which
 // ends the process. Returns the exit status if it could not start. `options` must be complete
 // except for the folder and the settings that arrive on standard input.
-int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter);
+struct DaemonStreams {
+  UniqueFd starter;   // of ContinueInBackground
+  UniqueFd messages;  // takes the place of standard error; invalid = /dev/null does
+};
+int ServeNetwork(const std::string& address, SupervisorOptions options, DaemonStreams streams);
 
 // Sets the file's times to now, and again after each `interval` while the loop runs. A cache
 // deletes versions of dsrund unused for a month, and must keep a running one. On a shared file

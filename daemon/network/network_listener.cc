@@ -182,6 +182,7 @@ void NetworkListener::OnCaller(const std::string& peer) {
   if (std::any_of(callers_.begin(), callers_.end(), is_peer)) return;
   const auto caller = std::find_if(unfinished_.begin(), unfinished_.end(), is_peer);
   if (caller == unfinished_.end()) return;
+  std::erase_if(callers_, IsClosed);  // there may be no LookForCallers
   callers_.push_back(std::move(*caller));
   unfinished_.erase(caller);
 }

@@ -377,10 +377,12 @@ TEST(ChannelTest, TheStandardInputThatKeysCameByIsGone) {
   if (::geteuid() != 0) return ds::testing::SkipWithout("root", kClosedToItsUser);
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
-  for (const char* fd : {"0", "1", "2"}) {
-    const std::string link = "/proc/" + std::to_string(daemon.pid()) + "/fd/" + fd;
-    EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/null");
+  const std::string folder = "/proc/" + std::to_string(daemon.pid()) + "/fd/";
+  for (const char* fd : {"0", "1"}) {
+    EXPECT_EQ(std::filesystem::read_symlink(folder + fd), "/dev/null");
   }
+  // Messages go to its guardian.
+  EXPECT_TRUE(std::filesystem::read_symlink(folder + "2").string().starts_with("pipe:"));
 }
 
 }  // namespace

@@ -1,10 +1,18 @@
 // How long the daemon of another host lives: its lease, broken connections, stopped and killed
 // daemons.
 
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <csignal>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/procs/network_daemon.h"
 #include "tests/support/daemon_calls.h"
 #include "tests/support/tcp_relay.h"
@@ -137,6 +145,61 @@ TEST(LeaseTest, ANewConnectionOfItsControllerKeepsIt) {
     EXPECT_TRUE(testing::Stop(*client, StopAtOnce()).ok());
   });
   EXPECT_EQ(end.cause, v1::STOP_REQUESTED);
+}
+
+// A reset by a gateway, for example, proves nothing.
+TEST(LeaseTest, ALeaseThatTheUserHasSetRulesAlone) {
+  const NetworkDaemon daemon({.lease_seconds = 3600, .lease_decides = true});
+  ASSERT_TRUE(daemon.ok());
+  v1::LaunchRequest request = RanksOf(1, {});
+  request.mutable_ranks(0)->clear_argv();
+  for (const char* word : {"/bin/sh", "-c", "sleep 4"}) request.mutable_ranks(0)->add_argv(word);
+  const auto launched = testing::Launch(*daemon.Connect(), request);  // no connection is left
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  const UniqueFd rank(
+      static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(launched->pids(0)), 0)));
+  pollfd ended{rank.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ended, 1, 60'000), 1);
+  const End end = WatchToTheEnd(*daemon.Connect());
+  ASSERT_EQ(end.exits.size(), 1U);
+  EXPECT_EQ(end.exits[0].signal(), 0);
+  EXPECT_EQ(end.exits[0].exit_code(), 0);
+  EXPECT_EQ(end.cause, v1::STOP_NONE);
+}
+
+TEST(LeaseTest, AReleasedDaemonLeavesNoMessages) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  ASSERT_TRUE(Renew(*daemon.Connect(), /*release=*/true).ok());
+  EXPECT_TRUE(daemon.AwaitGuardian());
+  EXPECT_NE(daemon.log_path(), "");
+  EXPECT_FALSE(std::filesystem::exists(daemon.log_path()));
+}
+
+TEST(LeaseTest, ADaemonThatEndsWithItsLeaseLeavesItsMessages) {
+  const NetworkDaemon daemon({.lease_seconds = kLeaseSeconds});
+  ASSERT_TRUE(daemon.ok());
+  EXPECT_TRUE(daemon.AwaitGuardian());
+  const auto messages = ReadFile(daemon.log_path());
+  ASSERT_TRUE(messages.ok()) << messages.status().message();
+  EXPECT_NE(messages->find("no message from dsrun within its lease"), std::string::npos);
+  EXPECT_NE(messages->find("Z dsrund, process " + std::to_string(daemon.pid()) +
+                           ", has ended by itself\n"),
+            std::string::npos)
+      << *messages;
+}
+
+TEST(LeaseTest, OfAKilledDaemonItsGuardianLeavesTheCause) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto prepared = Prepare(*daemon.Connect());
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  EXPECT_EQ(prepared->log_path(), daemon.log_path());
+  ASSERT_EQ(::kill(daemon.pid(), SIGKILL), 0);
+  EXPECT_TRUE(daemon.AwaitGuardian());
+  const auto messages = ReadFile(daemon.log_path());
+  ASSERT_TRUE(messages.ok()) << messages.status().message();
+  EXPECT_NE(messages->find("was ended by signal 9 (Killed)\n"), std::string::npos) << *messages;
 }
 
 // The kernel does what a daemon that has been stopped cannot.

@@ -15,10 +15,12 @@
 
 namespace ds::procs {
 
-std::string ListenLine(const v1::Credentials& credentials, double lease_seconds) {
+std::string ListenLine(const v1::Credentials& credentials, double lease_seconds,
+                       bool lease_decides) {
   v1::ListenRequest request;
   *request.mutable_credentials() = credentials;
   request.set_lease_seconds(lease_seconds);
+  request.set_lease_decides(lease_decides);
   return v1::EncodeLine(request);
 }
 
@@ -26,7 +28,9 @@ ListenAnswer Listen(const NetworkDaemonOptions& options, const std::string& line
   std::vector<std::string> argv = options.wrapper;
   argv.insert(argv.end(),
               {std::string(DS_BIN_DIR) + "/dsrund", "--listen", options.address, "--job", kJob});
-  const ds::testing::ProgramResult result = ds::testing::RunProgram(argv, {.input = line});
+  static const ds::testing::TemporaryFolder home;
+  const ds::testing::ProgramResult result = ds::testing::RunProgram(
+      argv, {.environment = {"HOME=" + home.path().string()}, .input = line});
   ListenAnswer answer{.status = result.status};
   v1::ListenResponse response;
   if (!v1::DecodeLine(result.out.substr(0, result.out.find('\n')), &response)) {
@@ -37,13 +41,15 @@ ListenAnswer Listen(const NetworkDaemonOptions& options, const std::string& line
   answer.pid = static_cast<pid_t>(response.pid());
   answer.version = response.daemon_version();
   answer.error = response.error();
+  answer.log_path = response.log_path();
   return answer;
 }
 
 NetworkDaemon::NetworkDaemon(const NetworkDaemonOptions& options) : options_(options) {
   authority_ = std::make_unique<cli::JobAuthority>(cli::JobAuthority::Create(kJob).value());
   const auto credentials = authority_->IssueDaemon(options.host_index);
-  answer_ = Listen(options, ListenLine(credentials.value(), options.lease_seconds));
+  answer_ = Listen(options,
+                   ListenLine(credentials.value(), options.lease_seconds, options.lease_decides));
   EXPECT_EQ(answer_.error, "");
   EXPECT_GT(answer_.port, 0);
   if (!ok()) return;
@@ -60,6 +66,7 @@ NetworkDaemon::~NetworkDaemon() {
   send(SIGTERM);
   send(SIGCONT);
   if (!AwaitEnd()) send(SIGKILL);
+  AwaitGuardian();  // it may write into the home
 }
 
 std::string NetworkDaemon::target() const {

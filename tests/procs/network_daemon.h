@@ -17,19 +17,23 @@ namespace ds::procs {
 struct NetworkDaemonOptions {
   std::string address = "127.0.0.1";
   double lease_seconds = 30;
+  bool lease_decides = false;
   int host_index = 0;
   std::vector<std::string> wrapper;  // in front of dsrund: another network namespace
 };
 
 // Makes the line that dsrund reads.
-std::string ListenLine(const v1::Credentials& credentials, double lease_seconds);
-// The answer's line, parsed; whatever `line` is goes to standard input.
+std::string ListenLine(const v1::Credentials& credentials, double lease_seconds,
+                       bool lease_decides = false);
+// The answer's line, parsed; whatever `line` is goes to standard input. The daemon's home is a
+// folder of this process.
 struct ListenAnswer {
   int status = -1;
   int port = 0;
   pid_t pid = 0;
   std::string version;
   std::string error;
+  std::string log_path;
 };
 ListenAnswer Listen(const NetworkDaemonOptions& options, const std::string& line);
 
@@ -45,6 +49,7 @@ class NetworkDaemon {
   bool ok() const { return answer_.port > 0; }
   int port() const { return answer_.port; }
   pid_t pid() const { return answer_.pid; }
+  const std::string& log_path() const { return answer_.log_path; }
   std::string target() const;
   const cli::JobAuthority& authority() const { return *authority_; }
 

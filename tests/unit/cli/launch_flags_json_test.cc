@@ -24,6 +24,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .transport = SshTransport::kSshClient,
                           .ssh_timeout = 6.5,
                           .lease_seconds = 7.5,
+                          .lease_decides = true,
                           .start_timeout = 8.5,
                           .collective_timeout = 8.5,
                           .device = Device::kCuda,
