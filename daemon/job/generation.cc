@@ -145,9 +145,11 @@ Status Generation::MakeFiles(const v1::LaunchRequest& request) {
 }
 
 Status Generation::StartProcesses(std::vector<RankCommand> commands) {
+  UniqueFd group;
+  if (cgroup_) group.Reset(::openat(cgroup_->fd(), "cgroup.procs", O_WRONLY | O_CLOEXEC));
   for (RankCommand& command : commands) {
     const std::uint32_t rank = command.rank;
-    const Status started = StartProcess(std::move(command));
+    const Status started = StartProcess(std::move(command), group.get());
     if (started.ok()) continue;
     if (ranks_.empty()) return started.WithContext("rank " + std::to_string(rank));
     OnStartFailed(rank, started);
@@ -156,11 +158,10 @@ Status Generation::StartProcesses(std::vector<RankCommand> commands) {
   return OkStatus();
 }
 
-Status Generation::StartProcess(RankCommand command) {
+Status Generation::StartProcess(RankCommand command, int group) {
   const RankContext context{loop_, options_.log.get(), &values_, buffer_, command.rank};
   const std::string error_file = command.error_file;
-  DS_ASSIGN_OR_RETURN(RankProcess process,
-                      RankProcess::Begin(std::move(command), cgroup_ ? cgroup_->fd() : -1));
+  DS_ASSIGN_OR_RETURN(RankProcess process, RankProcess::Begin(std::move(command), group));
   UniqueFd input = process.TakeStdin();
   auto rank = std::make_unique<RankMonitor>(context, std::move(process), error_file, grace_, this);
   if (const Status watched = rank->Start(); !watched.ok()) {
@@ -191,6 +192,13 @@ void Generation::OnStartLimit() {
           << std::chrono::duration<double>(start_limit_).count() << " s (--start_timeout)";
   if (others > 0) message << ", nor have those of " << others << " other ranks of this host";
   OnStartFailed((*first)->rank(), DeadlineExceededError(message.str()));
+}
+
+// The ranks are killed one by one then, and what they leave by EndOrphans.
+void Generation::OnOutsideGroup(std::uint32_t rank, const Status& why) {
+  if (!std::exchange(holds_all_, false)) return;
+  LogWarning("rank " + std::to_string(rank) +
+             " is outside the control group of its job: " + why.message());
 }
 
 void Generation::OnStartFailed(std::uint32_t rank, const Status& why) {

@@ -126,10 +126,11 @@ class Generation final : public RankWatcher {
   Status MakeFiles(const v1::LaunchRequest& request);
   // Returns an error if there is no process. If there are some, its failures are events.
   Status StartProcesses(std::vector<RankCommand> commands);
-  Status StartProcess(RankCommand command);
+  Status StartProcess(RankCommand command, int group);
   v1::RankExited OnExit(const RankExit& exit, pid_t pid) override;
   void OnEnded() override;
   void OnStartFailed(std::uint32_t rank, const Status& why) override;
+  void OnOutsideGroup(std::uint32_t rank, const Status& why) override;
   void LimitStart();
   void OnStartLimit();
   int SignalAll(int signal);
@@ -156,6 +157,7 @@ class Generation final : public RankWatcher {
   std::optional<EventLoop::TimerId> ladder_timer_;
   std::vector<std::string> unended_;     // processes given up
   std::unique_ptr<OwnedCgroup> cgroup_;  // null if none could be created
+  bool holds_all_ = true;                // cgroup_ holds every rank
 };
 
 // Converts `field` of a request to a duration. Returns kInvalidArgument unless it is a number of

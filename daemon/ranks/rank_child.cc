@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -117,6 +116,14 @@ DS_CHILD_CODE long SetLimits(const RankChild& child) {
   return 0;
 }
 
+// Moves the child into its group. CLONE_INTO_CGROUP would need an own clone3 for each architecture.
+DS_CHILD_CODE void EnterGroup(RankChild* child) {
+  if (child->group < 0) return;
+  const char self = '0';
+  const long result = RawSyscall(SYS_write, child->group, ToWord(&self), sizeof(self));
+  if (result < 0) child->group_errno = static_cast<int>(-result);
+}
+
 // Creates a new session, and ties the rank's life to the daemon's.
 DS_CHILD_CODE long BeginSession(const RankChild& child) {
   if (const long result = RawSyscall(SYS_setsid); result < 0) return result;
@@ -134,6 +141,7 @@ DS_CHILD_CODE void BeginStep(RankChild* child, ChildStep step) {
 // Returns the failed step, with -errno in `result`. Does not return on success.
 DS_CHILD_CODE ChildStep PrepareAndExecute(RankChild* rank, long* result) {
   const RankChild& child = *rank;
+  EnterGroup(rank);  // first, so that whatever it does is in there
   if ((*result = BeginSession(child)) < 0) return ChildStep::kSession;
   if ((*result = SetUpDescriptors(child)) < 0) return ChildStep::kDescriptors;
   BeginStep(rank, ChildStep::kWorkingDirectory);
@@ -177,29 +185,7 @@ constexpr auto kClone = ::clone;
 // Enough for code that only makes system calls.
 constexpr std::size_t kStackBytes = 16 * 1024;
 // With CLONE_CHILD_CLEARTID the kernel clears `shares_memory_` when the child leaves this memory.
-constexpr std::uint64_t kFlags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID;
-
-#if defined(__x86_64__) && defined(CLONE_INTO_CGROUP)
-// Calls clone3 with a separate stack. glibc has no wrapper, and its syscall() would return in the
-// child on a stack without a caller. Returns the pid or -errno.
-long CloneIntoCgroup(clone_args* arguments, int (*main)(void*), void* argument) {
-  long result = SYS_clone3;
-  asm volatile(
-      "syscall\n\t"
-      "test %%rax, %%rax\n\t"
-      "jnz 1f\n\t"
-      "mov %[argument], %%rdi\n\t"
-      "call *%[main]\n\t"
-      "hlt\n"  // main does not return
-      "1:"
-      : "+a"(result)
-      : "D"(arguments), "S"(sizeof(*arguments)), [main] "r"(main), [argument] "r"(argument)
-      : "rcx", "r11", "memory");
-  return result;
-}
-#else
-long CloneIntoCgroup(clone_args*, int (*)(void*), void*) { return -ENOSYS; }
-#endif
+constexpr int kFlags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID | SIGCHLD;
 
 // Blocks every signal in the calling thread, and thereby in the children that it starts.
 class SignalsBlocked {
@@ -219,33 +205,20 @@ class SignalsBlocked {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ClonedChild>> ClonedChild::Start(RankChild* rank, int cgroup) {
+StatusOr<std::unique_ptr<ClonedChild>> ClonedChild::Start(RankChild* rank) {
   std::unique_ptr<ClonedChild> child(new ClonedChild());
-  DS_RETURN_IF_ERROR(child->Clone(rank, cgroup));
+  DS_RETURN_IF_ERROR(child->Clone(rank));
   return child;
 }
 
 // The stack is not zeroed, because most of it is never used.
 ClonedChild::ClonedChild() : stack_(new std::byte[kStackBytes]) {}
 
-Status ClonedChild::Clone(RankChild* rank, int cgroup) {
+Status ClonedChild::Clone(RankChild* rank) {
   const SignalsBlocked blocked;
   int pidfd = -1;
-  if (cgroup >= 0) {
-    clone_args arguments{};
-    arguments.flags = kFlags | CLONE_INTO_CGROUP;
-    arguments.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
-    arguments.child_tid = reinterpret_cast<std::uintptr_t>(&shares_memory_);
-    arguments.exit_signal = SIGCHLD;
-    arguments.stack = reinterpret_cast<std::uintptr_t>(stack_.get());
-    arguments.stack_size = kStackBytes;
-    arguments.cgroup = static_cast<std::uint64_t>(cgroup);
-    pid_ = static_cast<pid_t>(CloneIntoCgroup(&arguments, RunRankChild, rank));
-  }
-  if (pid_ < 0) {
-    pid_ = kClone(RunRankChild, stack_.get() + kStackBytes, static_cast<int>(kFlags) | SIGCHLD,
-                  rank, &pidfd, nullptr, &shares_memory_);
-  }
+  pid_ = kClone(RunRankChild, stack_.get() + kStackBytes, kFlags, rank, &pidfd, nullptr,
+                &shares_memory_);
   if (pid_ < 0) {
     shares_memory_ = 0;
     if (errno == EAGAIN) return OutOfResourcesError("no process may be started");

@@ -1,7 +1,7 @@
 #pragma once
 
 // RankChild is the code that a rank's process runs between clone and execve, and its error report.
-// ClonedChild adds the process, a pidfd and a control group.
+// ClonedChild adds the process and a pidfd.
 //
 // The child shares this process's memory, including thread-local storage, until its execve or end,
 // as after vfork. Unlike vfork, the caller continues at once, so that many children can start in
@@ -69,6 +69,7 @@ struct RankChild {
   NodeMask memory_nodes{};
   const RankLimit* limits = nullptr;
   std::size_t limit_count = 0;
+  int group = -1;  // cgroup.procs of the control group that the child enters, open for writing
   int input = -1, output = -1, error = -1, link = -1;
   // The write end of a pipe, above kRankLinkFd and close-on-exec. It closes after the child has
   // left this memory.
@@ -79,6 +80,7 @@ struct RankChild {
   // Written by the child; read them after it has left.
   ChildStep failed_step = ChildStep::kNone;
   int failed_errno = 0;
+  int group_errno = 0;  // why it is not in the control group, which ends no start
 
   ChildStep GetStep() const {
     return static_cast<ChildStep>(__atomic_load_n(&step, __ATOMIC_RELAXED));
@@ -87,10 +89,8 @@ struct RankChild {
 
 class ClonedChild {
  public:
-  // `rank` must not move until the child has left. `cgroup` is an open folder of a v2 control group
-  // in which the child starts. With -1, or if the kernel refuses it (before 5.7, a threaded group),
-  // the child starts in this process's group.
-  static StatusOr<std::unique_ptr<ClonedChild>> Start(RankChild* rank, int cgroup);
+  // `rank` must not move until the child has left.
+  static StatusOr<std::unique_ptr<ClonedChild>> Start(RankChild* rank);
   // Blocks until the child no longer shares this memory: it has called execve or has ended.
   ~ClonedChild() { AwaitLeaving(); }
   ClonedChild(const ClonedChild&) = delete;
@@ -103,7 +103,7 @@ class ClonedChild {
 
  private:
   ClonedChild();
-  Status Clone(RankChild* rank, int cgroup);
+  Status Clone(RankChild* rank);
 
   const std::unique_ptr<std::byte[]> stack_;
   std::atomic<int> shares_memory_{1};  // the kernel clears it and wakes a futex on it

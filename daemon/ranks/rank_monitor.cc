@@ -93,6 +93,9 @@ void RankMonitor::OnStarted() {
   context_.loop->Remove(process_.start_fd());
   Status started = process_.FinishStart();
   if (started.ok()) {
+    if (const int error = process_.group_errno(); error != 0) {
+      watcher_->OnOutsideGroup(context_.rank, ErrnoError(error, "cgroup.procs"));
+    }
     started = WatchProgram();
     if (started.ok()) return;
     StopListening();

@@ -57,6 +57,8 @@ class RankWatcher {
   // Called after RankExited has been written and the process reaped, or after GiveUp. It is the
   // last call.
   virtual void OnEnded() = 0;
+  // Called when the process executes its program, but has not entered its control group.
+  virtual void OnOutsideGroup(std::uint32_t rank, const Status& why) = 0;
   // Called when the process has not executed its program. It has been reaped; OnEnded follows.
   virtual void OnStartFailed(std::uint32_t rank, const Status& why) = 0;
 };

@@ -100,7 +100,7 @@ class RankProcess::Starting {
         environment_(MakePointers(command_.environment)) {}
 
   // Fills in `process`.
-  Status Clone(int cgroup, RankProcess* process);
+  Status Clone(int group, RankProcess* process);
   int fd() const { return left_.get(); }
   // Returns why the program does not run. Blocks until the process has left this memory.
   Status Finish() {
@@ -108,6 +108,7 @@ class RankProcess::Starting {
     return child_.failed_step == ChildStep::kNone ? OkStatus() : MakeStartError(child_, command_);
   }
   std::string Describe() const;
+  int group_errno() const { return child_.group_errno; }
 
  private:
   Status FillIn();
@@ -138,7 +139,7 @@ Status RankProcess::Starting::FillIn() {
   return OkStatus();
 }
 
-Status RankProcess::Starting::Clone(int cgroup, RankProcess* process) {
+Status RankProcess::Starting::Clone(int group, RankProcess* process) {
   DS_RETURN_IF_ERROR(FillIn());
   // The child gets copies of these at once, so the child's ends may be closed when this returns.
   DS_ASSIGN_OR_RETURN(Pipe input, MakeInput(command_.takes_input));
@@ -146,12 +147,13 @@ Status RankProcess::Starting::Clone(int cgroup, RankProcess* process) {
   DS_ASSIGN_OR_RETURN(Pipe error, MakeOutput());
   DS_ASSIGN_OR_RETURN(SocketPair link, MakeLink());
   DS_ASSIGN_OR_RETURN(Pipe leaving, MakeLeaving());
+  child_.group = group;
   child_.input = input.read.get();
   child_.output = output.write.get();
   child_.error = error.write.get();
   child_.link = link.theirs.get();
   child_.leaving = leaving.write.get();
-  DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(&child_, cgroup));
+  DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(&child_));
   left_ = std::move(leaving.read);
   process->pid_ = clone_->pid();
   process->pidfd_ = clone_->TakePidfd();
@@ -174,10 +176,10 @@ RankProcess::RankProcess() = default;
 RankProcess::~RankProcess() = default;
 RankProcess::RankProcess(RankProcess&& other) noexcept = default;
 
-StatusOr<RankProcess> RankProcess::Begin(RankCommand command, int cgroup) {
+StatusOr<RankProcess> RankProcess::Begin(RankCommand command, int group) {
   RankProcess process;
   auto starting = std::make_unique<Starting>(std::move(command));
-  DS_RETURN_IF_ERROR(starting->Clone(cgroup, &process));
+  DS_RETURN_IF_ERROR(starting->Clone(group, &process));
   process.starting_ = std::move(starting);
   return process;
 }
@@ -186,6 +188,7 @@ int RankProcess::start_fd() const { return starting_->fd(); }
 
 Status RankProcess::FinishStart() {
   const Status status = starting_->Finish();
+  group_errno_ = starting_->group_errno();
   starting_.reset();
   if (!status.ok()) Reap();
   return status;

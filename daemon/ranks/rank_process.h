@@ -36,9 +36,10 @@ struct RankExit {
 
 class RankProcess {
  public:
-  // Creates the process, which goes on to execute its program. It starts in the open control group
-  // `cgroup`; -1 = this process's group. After an error there is no process.
-  static StatusOr<RankProcess> Begin(RankCommand command, int cgroup = -1);
+  // Creates the process, which goes on to execute its program. It enters the control group whose
+  // cgroup.procs is open as `group`; -1 = it stays in this process's group. After an error there is
+  // no process.
+  static StatusOr<RankProcess> Begin(RankCommand command, int group = -1);
   // Waits for a process that is still starting; see AbandonStart.
   ~RankProcess();
   RankProcess(RankProcess&& other) noexcept;
@@ -51,6 +52,8 @@ class RankProcess {
   // Requires that start_fd() is readable. Returns why the process could not execute its program (a
   // missing file, a script without interpreter); it has been reaped then.
   Status FinishStart();
+  // After FinishStart: the errno with which the kernel has refused the control group; 0 = none.
+  int group_errno() const { return group_errno_; }
   // Returns the step of the start: "execve of /home/me/venv/bin/python3 on nfs4".
   std::string DescribeStart() const;
   // Call instead of FinishStart for a killed process that does not end. It may still use memory of
@@ -85,6 +88,7 @@ class RankProcess {
   RankProcess();
 
   std::unique_ptr<Starting> starting_;
+  int group_errno_ = 0;
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd stdin_;

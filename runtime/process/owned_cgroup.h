@@ -39,7 +39,7 @@ class OwnedCgroup {
   OwnedCgroup(const OwnedCgroup&) = delete;
   OwnedCgroup& operator=(const OwnedCgroup&) = delete;
 
-  // The open folder, for ClonedChild.
+  // The open folder.
   int fd() const { return folder_.get(); }
   const std::filesystem::path& path() const { return path_; }
   // Sends SIGKILL to every process in the group.

@@ -1,5 +1,6 @@
 #include "daemon/ranks/rank_monitor.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -29,13 +30,17 @@ class RankMonitorTest : public ::testing::Test, public RankWatcher {
     return {};
   }
   void OnEnded() override { loop_->Quit(); }
+  void OnOutsideGroup(std::uint32_t rank, const Status& why) override {
+    EXPECT_EQ(rank, 5U);
+    outside_group_ = why;
+  }
   void OnStartFailed(std::uint32_t rank, const Status& why) override {
     EXPECT_EQ(rank, 5U);
     start_failure_ = why;
   }
 
-  void Make(const RankCommand& command) {
-    StatusOr<RankProcess> process = RankProcess::Begin(command);
+  void Make(const RankCommand& command, int group = -1) {
+    StatusOr<RankProcess> process = RankProcess::Begin(command, group);
     ASSERT_TRUE(process.ok()) << process.status().message();
     monitor_.emplace(RankContext{loop_.get(), &log_, &values_, buffer_, /*rank=*/5},
                      *std::move(process), (folder_.path() / "error").string(),
@@ -70,6 +75,7 @@ class RankMonitorTest : public ::testing::Test, public RankWatcher {
   std::optional<RankMonitor> monitor_;
   bool failed_ = false;
   Status start_failure_;
+  Status outside_group_;
   std::vector<std::string> seen_;
   std::string output_;
   v1::RankExited exited_;
@@ -101,6 +107,26 @@ TEST_F(RankMonitorTest, ASuccessfulRankReportsNoException) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "error", "{}").ok());
   Run("exit 0");
   EXPECT_EQ(exited_.error_file(), "");
+}
+
+TEST_F(RankMonitorTest, ARankEntersItsControlGroup) {
+  const std::string file = (folder_.path() / "cgroup.procs").string();
+  const UniqueFd group(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  Make({.executable = "/bin/true", .argv = {"true"}}, group.get());
+  ASSERT_TRUE(monitor_->Start().ok());
+  ASSERT_TRUE(loop_->Run().ok());
+  EXPECT_EQ(*ReadFile(file), "0") << "the kernel takes it for the process that writes";
+  EXPECT_TRUE(outside_group_.ok());
+}
+
+TEST_F(RankMonitorTest, ARankThatItsControlGroupRefusesRunsAndIsReported) {
+  const UniqueFd group(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Make({.executable = "/bin/true", .argv = {"true"}}, group.get());
+  ASSERT_TRUE(monitor_->Start().ok());
+  ASSERT_TRUE(loop_->Run().ok());
+  ReadEvents();
+  EXPECT_THAT(seen_, ElementsAre("started", "exited after "));
+  EXPECT_EQ(outside_group_.message(), ErrnoError(ENOSPC, "cgroup.procs").message());
 }
 
 TEST_F(RankMonitorTest, APlaceThatIsMissingFailsTheStart) {
