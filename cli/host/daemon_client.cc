@@ -133,7 +133,7 @@ DaemonClient::DaemonClient(std::string job_id, UniqueFd connection,
                            std::chrono::milliseconds launch_timeout)
     : job_id_(std::move(job_id)),
       launch_timeout_(launch_timeout),
-      stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))),
+      control_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))),
       term_(BootTime()) {}
 
 DaemonClient::DaemonClient(std::string job_id, const std::string& target, const TlsOptions& tls,
@@ -142,7 +142,8 @@ DaemonClient::DaemonClient(std::string job_id, const std::string& target, const 
       network_target_(target),
       launch_timeout_(kCallTimeout),
       tunnel_(std::move(tunnel)),
-      stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
+      control_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
+      bulk_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
       term_(BootTime()) {}
 
 DaemonClient::~DaemonClient() {
@@ -187,18 +188,19 @@ void DaemonClient::Call(Method<Request, Response> method, const Request& request
     const std::lock_guard lock(mutex_);
     ++pending_;
   }
-  (stub_->async()->*method)((*pending)->context.get(), &(*pending)->request, &(*pending)->response,
-                            [this, pending](const grpc::Status& status) {
-                              if (status.ok()) {
-                                (*pending)->done(std::move((*pending)->response));
-                              } else {
-                                (*pending)->done(FromGrpc(status));
-                              }
-                              pending->reset();  // it knows the client, which may go after this
-                              const std::lock_guard lock(mutex_);
-                              --pending_;
-                              changed_.notify_all();
-                            });
+  v1::Daemon::Stub* const stub = options.stub == nullptr ? control_.get() : options.stub;
+  (stub->async()->*method)((*pending)->context.get(), &(*pending)->request, &(*pending)->response,
+                           [this, pending](const grpc::Status& status) {
+                             if (status.ok()) {
+                               (*pending)->done(std::move((*pending)->response));
+                             } else {
+                               (*pending)->done(FromGrpc(status));
+                             }
+                             pending->reset();  // it knows the client, which may go after this
+                             const std::lock_guard lock(mutex_);
+                             --pending_;
+                             changed_.notify_all();
+                           });
 }
 
 void DaemonClient::Begin(const v1::PrepareRequest& request,
@@ -213,8 +215,8 @@ void DaemonClient::Begin(const v1::LaunchRequest& request,
   const std::chrono::duration<double> start(request.start_seconds());
   const auto timeout =
       launch_timeout_ + std::chrono::duration_cast<std::chrono::milliseconds>(start);
-  Call<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request, {timeout, CallKind::kStart},
-                                              std::move(done));
+  Call<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request,
+                                              {timeout, CallKind::kStart, bulk()}, std::move(done));
 }
 
 void DaemonClient::Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) {
@@ -238,7 +240,7 @@ void DaemonClient::Begin(const v1::ShareRequest& request, AnswerCallback<v1::Sha
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
   std::promise<StatusOr<v1::InputResponse>> answer;
   Call<v1::InputRequest, v1::InputResponse>(
-      &Async::Input, request, {kRepeatedCallTimeout},
+      &Async::Input, request, {kRepeatedCallTimeout, CallKind::kOther, bulk()},
       [&](const StatusOr<v1::InputResponse>& response) { answer.set_value(response); });
   return OrUnanswered(answer.get_future().get());
 }
@@ -292,9 +294,9 @@ std::shared_ptr<EventStream> DaemonClient::BeginWatch(const WatchOptions& option
     --pending_;
     changed_.notify_all();
   };
-  const auto stream = EventStream::Begin(
-      {.stub = stub_.get(), .over_network = leased(), .last_event = &last_event_}, options,
-      std::move(callbacks));
+  const auto stream =
+      EventStream::Begin({.stub = bulk(), .over_network = leased(), .last_event = &last_event_},
+                         options, std::move(callbacks));
   const std::lock_guard lock(mutex_);
   watch_ = stream;
   if (abandoned_) stream->Cancel();

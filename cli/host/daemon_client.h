@@ -7,7 +7,8 @@
 // message.
 //
 // A daemon of this host is connected by a socket pair; when that breaks, the daemon is gone. A
-// daemon of another host is connected by TCP with mutual TLS, which reconnects as needed.
+// daemon of another host is connected by TCP with mutual TLS, which reconnects as needed. It has
+// two connections, so that renewals and stops do not wait behind output and input.
 // Destroying the client does not end the daemon; a Renew with `release` or the end of its lease
 // does.
 //
@@ -106,7 +107,10 @@ class DaemonClient : public HostDaemon {
   struct CallOptions {
     std::chrono::milliseconds timeout{};
     CallKind kind = CallKind::kOther;
+    v1::Daemon::Stub* stub = nullptr;  // null: control_
   };
+  // For calls with much data.
+  v1::Daemon::Stub* bulk() const { return bulk_ == nullptr ? control_.get() : bulk_.get(); }
   // Starts one unary call; `done` receives its response on a thread of gRPC.
   template <typename Request, typename Response>
   void Call(Method<Request, Response> method, const Request& request, const CallOptions& options,
@@ -116,7 +120,8 @@ class DaemonClient : public HostDaemon {
   const std::string network_target_;  // "" for a daemon of this host
   const std::chrono::milliseconds launch_timeout_;
   const std::unique_ptr<RemoteTunnel> tunnel_;  // declared before its users
-  std::unique_ptr<v1::Daemon::Stub> stub_;
+  std::unique_ptr<v1::Daemon::Stub> control_;
+  std::unique_ptr<v1::Daemon::Stub> bulk_;  // over the network; null: control_ carries everything
   mutable std::mutex mutex_;
   std::weak_ptr<EventStream> watch_;  // guarded by mutex_
   std::atomic<std::chrono::nanoseconds> last_event_{};

@@ -5,9 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -165,6 +167,34 @@ TEST(LeaseTest, ALeaseThatTheUserHasSetRulesAlone) {
   EXPECT_EQ(end.exits[0].signal(), 0);
   EXPECT_EQ(end.exits[0].exit_code(), 0);
   EXPECT_EQ(end.cause, v1::STOP_NONE);
+}
+
+// A connection that has a megabyte ahead of a renewal would keep it for longer than the lease.
+TEST(LeaseTest, OutputOverAThinLinkDelaysNeitherRenewalsNorStops) {
+  constexpr std::uint64_t kThin = 128 * 1024, kThick = std::uint64_t{1} << 30;
+  const NetworkDaemon daemon({.lease_seconds = kLeaseSeconds});
+  ASSERT_TRUE(daemon.ok());
+  ds::testing::TcpRelay relay(daemon.port());
+  const auto client = daemon.Connect(relay.target());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"lines", "100000000"})).ok());
+  relay.LimitBandwidth(kThin);
+  std::atomic<bool> enough = false;
+  auto renewals = std::async(std::launch::async, [&] {
+    Status renewed;
+    while (!enough && renewed.ok()) renewed = Renew(*client);
+    if (!renewed.ok()) relay.Refuse();  // the watch of a daemon that has ended would go on
+    return renewed;
+  });
+  int outputs = 0;
+  const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
+    if (!event.has_rank_output() || ++outputs != 20) return;
+    EXPECT_TRUE(testing::Stop(*client, StopAtOnce()).ok());
+    relay.LimitBandwidth(kThick);
+  });
+  enough = true;
+  EXPECT_TRUE(renewals.get().ok());
+  EXPECT_TRUE(end.watch.ok()) << end.watch.message();
+  EXPECT_EQ(end.cause, v1::STOP_REQUESTED);
 }
 
 TEST(LeaseTest, AReleasedDaemonLeavesNoMessages) {
