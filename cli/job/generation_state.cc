@@ -307,7 +307,8 @@ void GenerationState::TellOfStart(int node_rank, const v1::Heartbeat& heartbeat)
                      std::to_string(first.rank()) + ": " + first.doing() + " for " +
                      std::to_string(static_cast<int>(age.count())) + " s";
   const int others = heartbeat.starting_size() - 1;
-  if (others > 0) text += ", and " + std::to_string(others) + " other ranks";
+  if (others > 0)
+    text += ", and " + std::to_string(others) + (others == 1 ? " other rank" : " other ranks");
   parts_.observer->OnNotice(text);
 }
 

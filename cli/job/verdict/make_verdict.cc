@@ -160,13 +160,13 @@ Verdict MakeProgramVerdict(const Status& status, int generation) {
           .proof = std::string(StatusCodeName(status.code()))};
 }
 
-Verdict MakeLaunchVerdict(const std::string& host, const Status& answer, int generation) {
+Verdict MakeLaunchVerdict(const std::string& host, const Status& error, int generation) {
   return {.cause = Cause::kLaunch,
           .host = host,
           .exit_code = kExitPreflight,
           .generation = generation,
-          .message = "host " + host + " could not start its ranks: " + answer.message(),
-          .proof = "Launch answered " + std::string(StatusCodeName(answer.code()))};
+          .message = "host " + host + " could not start its ranks: " + error.message(),
+          .proof = "error code of the start: " + std::string(StatusCodeName(error.code()))};
 }
 
 Verdict MakeUserStopVerdict(int signal, int generation) {

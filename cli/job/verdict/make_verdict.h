@@ -48,8 +48,8 @@ Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortag
 Verdict MakeCoresVerdict(const Status& bound);
 // The program of a generation could not be determined.
 Verdict MakeProgramVerdict(const Status& status, int generation);
-// A host's daemon returned an error of its own to Launch.
-Verdict MakeLaunchVerdict(const std::string& host, const Status& answer, int generation);
+// A host's daemon could not start a rank: the answer to Launch, or a later StartFailed.
+Verdict MakeLaunchVerdict(const std::string& host, const Status& error, int generation);
 
 // The user stopped the job with SIGINT, SIGTERM or SIGHUP.
 Verdict MakeUserStopVerdict(int signal, int generation);
