@@ -48,6 +48,15 @@ TEST(LaunchFlagsTest, TheLastOfARepeatedFlagWinsAndShortFlagsMayBeGlued) {
   EXPECT_TRUE(parsed->flags.quiet);
 }
 
+// Closed connections are a proof only without it.
+TEST(LaunchFlagsTest, ALeaseDecidesWhenTheUserSetsIt) {
+  EXPECT_FALSE(Parse({"prog", "--lease_seconds", "10"})->flags.lease_decides);
+  const auto parsed = Parse({"--lease_seconds", "10", "prog"});  // the default
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->flags.lease_seconds, 10);
+  EXPECT_TRUE(parsed->flags.lease_decides);
+}
+
 TEST(LaunchFlagsTest, AllWordsAfterTheProgramBelongToIt) {
   const auto parsed = Parse({"--num_gpus", "2", "./prog", "--num_gpus", "9", "--", "-x", ""});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
