@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -15,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ds::daemon {
@@ -84,6 +86,10 @@ class NetworkListenerTest : public ::testing::Test {
     PlayFrom(steps.begin(), steps.end());
     EXPECT_TRUE(loop_->Run().ok());
   }
+  bool WaitsToBeAccepted() const {
+    pollfd waiting{listener_->fd(), POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
+  }
   std::function<bool()> Given(std::size_t count) const {
     return [this, count] { return given_.size() == count; };
   }
@@ -128,6 +134,28 @@ TEST_F(NetworkListenerTest, TheOldestUnfinishedConnectionIsClosed) {
   EXPECT_TRUE(HungUp(held[1]));
   EXPECT_EQ(CountHungUp(held), 1U);
   EXPECT_FALSE(HungUp(next));
+}
+
+// gRPC closes what this end has shut down, but may take long for it.
+TEST_F(NetworkListenerTest, AConnectionWaitsWhileTooManyAreNotClosed) {
+  const std::vector<UniqueFd> held = ConnectMany(2 * kFew);
+  UniqueFd next;
+  bool is_readable = false;  // since the round before, in which the listener was called, too
+  Play({{Given(2 * kFew),
+         [&] {
+           EXPECT_EQ(CountHungUp(held), kFew);
+           next = Connect();
+         }},
+        {[&] { return std::exchange(is_readable, WaitsToBeAccepted()); }},
+        {[&] { return true; },
+         [&] {
+           EXPECT_EQ(given_.size(), 2 * kFew);
+           EXPECT_TRUE(WaitsToBeAccepted());
+           given_.erase(given_.begin());  // one of the oldest
+         }},
+        {Given(2 * kFew)}});
+  EXPECT_FALSE(HungUp(next));
+  EXPECT_EQ(CountHungUp(held), kFew + 1) << "one more is the oldest";
 }
 
 TEST_F(NetworkListenerTest, ACallerWithClosedConnectionsIsGoneUnlessItReturns) {
