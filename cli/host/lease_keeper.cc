@@ -16,7 +16,6 @@
 namespace ds::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kReleasePatience{2000};
 constexpr std::chrono::milliseconds kProbeTimeout{2000};
 
 std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
@@ -165,11 +164,12 @@ void LeaseKeeper::Release() {
   lock.unlock();
   for (HostDaemon* daemon : daemons) {
     // Whatever the answer is: a daemon that has not heard it ends with its lease.
-    daemon->Renew({.release = true, .timeout = kReleasePatience}, [state = state_](const Status&) {
-      const std::lock_guard guard(state->mutex);
-      --state->releasing;
-      state->changed.notify_all();
-    });
+    daemon->Renew({.release = true, .timeout = HostDaemon::kReleasePatience},
+                  [state = state_](const Status&) {
+                    const std::lock_guard guard(state->mutex);
+                    --state->releasing;
+                    state->changed.notify_all();
+                  });
   }
   lock.lock();
   state_->changed.wait(lock, [this] { return state_->releasing == 0 && state_->probing == 0; });

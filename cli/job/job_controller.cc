@@ -176,8 +176,15 @@ void JobController::Do(const JobAction& action, AbandonHost) {
   daemons_.at(action.host)->Abandon();
 }
 
-void JobController::Do(const JobAction& action, GiveHostUp) {
+void JobController::Do(const JobAction& action, const GiveHostUp& give_up) {
   HostDaemon* const daemon = daemons_.at(action.host);
+  if (give_up.release && daemon->leased()) {
+    const auto on_answer = [inputs = inputs_, daemon, host = action.host](const Status&) {
+      daemon->Abandon();
+      inputs->Put(HostGone{host, daemon->LeaseFrom()});
+    };
+    return daemon->Renew({.release = true, .timeout = HostDaemon::kReleasePatience}, on_answer);
+  }
   daemon->Abandon();  // its lease is not renewed from now on
   daemon->HangUp();
   if (daemon->leased()) return inputs_->Put(HostGone{action.host, daemon->LeaseFrom()});

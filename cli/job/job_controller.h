@@ -66,7 +66,7 @@ class JobController {
   void Do(const JobAction& action, const v1::LaunchRequest& request);
   void Do(const JobAction& action, WatchHost);
   void Do(const JobAction& action, AbandonHost);
-  void Do(const JobAction& action, GiveHostUp);
+  void Do(const JobAction& action, const GiveHostUp& give_up);
   void Do(const JobAction& action, const StartReplacement& start);
   void Do(const JobAction& action, AskProgram);
   void Do(const JobAction& action, ForwardInput);

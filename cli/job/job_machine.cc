@@ -305,7 +305,7 @@ void JobMachine::OnUnfit(const std::map<int, Verdict>& refusals) {
   phase_ = Phase::kGivingUp;
   for (const auto& [node_rank, verdict] : refusals) {
     ++awaited_;
-    actions_.push_back({.host = prepared_[node_rank].number, .what = GiveHostUp()});
+    actions_.push_back({.host = prepared_[node_rank].number, .what = GiveHostUp{.release = true}});
   }
   if (awaited_ == 0) ReplaceNext();
 }
@@ -479,7 +479,7 @@ void JobMachine::OnReplacementPrepared() {
   if (ready.ok()) ready = CheckHost(node_rank);
   if (ready.ok()) ready = BindHostToCores(node_rank);
   if (!ready.ok()) {
-    actions_.push_back({.host = replacement_.number, .what = GiveHostUp()});
+    actions_.push_back({.host = replacement_.number, .what = GiveHostUp{.release = true}});
     return OnReplacementFailed(ready.failure().message);
   }
   const std::string& lost = lost_.begin()->second.host.host;

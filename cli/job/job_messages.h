@@ -68,9 +68,11 @@ using JobInput = std::variant<TimePassed, UserSignal, HostChange, Answer<v1::Pre
                               StreamEnd, HostGone, ReplacementAnswer, ProgramAnswer>;
 
 // Actions that are not a request to the host's daemon.
-struct WatchHost {};       // results: HostEvents and one StreamEnd
-struct AbandonHost {};     // ends its calls in progress; result: StreamEnd
-struct GiveHostUp {};      // permanently, and waits for its processes; result: HostGone
+struct WatchHost {};     // results: HostEvents and one StreamEnd
+struct AbandonHost {};   // ends its calls in progress; result: StreamEnd
+struct GiveHostUp {      // permanently, and waits for its processes; result: HostGone
+  bool release = false;  // its daemon responds and has no ranks: it is to end
+};
 struct StartReplacement {  // result: ReplacementAnswer
   Replacement replacement;
 };

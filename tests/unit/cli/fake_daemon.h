@@ -82,11 +82,16 @@ class FakeDaemon : public HostDaemon {
     if (on_await) on_await();
     if (notice) notice("waiting for a process");
   }
+  void Renew(const RenewCall& call, DoneCallback done) override {
+    if (call.release) released = true;
+    done(OkStatus());
+  }
   void CancelStarts() override { starts_cancelled = true; }
   bool leased() const override { return lease_from.has_value(); }
   std::chrono::nanoseconds LeaseFrom() const override { return *lease_from; }
 
   std::atomic<bool> abandoned = false;
+  std::atomic<bool> released = false;
   std::atomic<bool> starts_cancelled = false;
   std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
   std::function<void()> on_await;  // of the end of its processes

@@ -79,7 +79,8 @@ class HostReplacementTest : public ::testing::Test, public Program {
         launched_.push_back(places_.at(action.host));
         Feed(Answer<v1::LaunchResponse>{action.host, action.generation, v1::LaunchResponse()});
       }
-      if (std::holds_alternative<GiveHostUp>(action.what)) {
+      if (const auto* give_up = std::get_if<GiveHostUp>(&action.what)) {
+        if (give_up->release) released_.push_back(action.host);
         given_up_.push_back(action.host);
         Feed(HostGone{action.host, lease_from_});
       }
@@ -128,7 +129,7 @@ class HostReplacementTest : public ::testing::Test, public Program {
   UserStop stop_;
   std::optional<JobMachine> machine_;
   std::chrono::nanoseconds now_ = 1000s;
-  std::vector<int> launched_, given_up_, started_;
+  std::vector<int> launched_, given_up_, released_, started_;
   std::vector<std::chrono::nanoseconds> started_at_;
 };
 
@@ -146,6 +147,7 @@ TEST_F(HostReplacementTest, ASpareReplacesAHostThatRefusesTheJob) {
   Begin();
   EXPECT_THAT(launched_, ElementsAre(2, 1));
   EXPECT_THAT(given_up_, ElementsAre(0));
+  EXPECT_EQ(released_, given_up_);
   EXPECT_THAT(observer_.notices,
               ElementsAre("host a: there is no /work; a spare host is to take its place",
                           "spare host c replaces host a"));
@@ -253,6 +255,7 @@ TEST_F(HostReplacementTest, AHostThatReboots) {
   hosts_[1].refuses = true;  // its file systems are not there yet
   Pass(5s);
   EXPECT_EQ(given_up_.back(), 5) << "the daemon of that attempt";
+  EXPECT_THAT(released_, ElementsAre(5)) << "nobody knows what a lost one does";
   hosts_[1].refuses = false;
   launched_.clear();
   Pass(5s);

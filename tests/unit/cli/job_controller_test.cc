@@ -484,6 +484,7 @@ TEST_F(JobControllerTest, ASpareThatRefusesIsNotUsed) {
   AddHost("a", {{}, {Ended()}});
   AddHost("b", {{Cut()}});
   FakeDaemon* const spare = AddSpare("c", {0, 1}, {});
+  spare->lease_from = std::chrono::nanoseconds(1);
   v1::Finding* finding = spare->prepare_answer.add_findings();
   finding->set_level(v1::Finding::FAIL);
   finding->set_message("no dsrank beside dsrund");
@@ -491,6 +492,8 @@ TEST_F(JobControllerTest, ASpareThatRefusesIsNotUsed) {
   EXPECT_THAT(starter_.started, ElementsAre(std::pair("c", 1), std::pair("itself", 1)));
   EXPECT_EQ(observer_.notices.at(1), "spare host c: no dsrank beside dsrund");
   EXPECT_TRUE(spare->launched.empty());
+  EXPECT_TRUE(spare->released) << "its lease may be long";
+  EXPECT_TRUE(spare->abandoned);
 }
 
 TEST_F(JobControllerTest, AnObserverThatCannotKeepUpItsFilesEndsTheJob) {
