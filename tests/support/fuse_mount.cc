@@ -5,14 +5,18 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <fuse_lowlevel.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -145,22 +149,54 @@ fuse_operations Operations(const FuseAnswers& answers) {
   return all;
 }
 
+sigset_t FreezeSignal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  return signals;
+}
+
+// Stops this process for each signal, and only between two requests: nothing can end the process
+// whose request has been read.
+void ServeUntilUnmounted(fuse_session* session, int signals) {
+  ::fcntl(fuse_session_fd(session), F_SETFL, O_NONBLOCK);  // a request may be withdrawn
+  fuse_buf request{};
+  while (fuse_session_exited(session) == 0) {
+    std::array<pollfd, 2> sources{{{signals, POLLIN, 0}, {fuse_session_fd(session), POLLIN, 0}}};
+    if (::poll(sources.data(), sources.size(), -1) < 0) continue;
+    signalfd_siginfo signal{};
+    if (::read(signals, &signal, sizeof(signal)) == sizeof(signal)) {
+      ::raise(SIGSTOP);
+      continue;
+    }
+    const int size = fuse_session_receive_buf(session, &request);
+    if (size == -EINTR || size == -EAGAIN) continue;
+    if (size <= 0) return;
+    fuse_session_process_buf(session, &request);
+  }
+}
+
 // Writes a byte to `mounted` once there is something to see.
 [[noreturn]] void Serve(const fs::path& backing, const fs::path& mount_point,
                         const FuseAnswers& answers, int mounted) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const sigset_t freeze = FreezeSignal();
+  ::sigprocmask(SIG_BLOCK, &freeze, nullptr);
+  const int signals = ::signalfd(-1, &freeze, SFD_CLOEXEC | SFD_NONBLOCK);
   Served served{::open(backing.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), answers, 0};
   const fuse_operations operations = Operations(answers);
   char name[] = "dsrun-test";
   char* words[] = {name, nullptr};
   fuse_args arguments = FUSE_ARGS_INIT(1, words);
   fuse* const fuse = fuse_new(&arguments, &operations, sizeof operations, &served);
-  if (served.backing < 0 || fuse == nullptr || fuse_mount(fuse, mount_point.c_str()) != 0) {
+  if (signals < 0 || served.backing < 0 || fuse == nullptr ||
+      fuse_mount(fuse, mount_point.c_str()) != 0) {
     ::_exit(1);
   }
   if (::write(mounted, "m", 1) != 1) ::_exit(1);
   ::close(mounted);
-  ::_exit(fuse_loop(fuse) == 0 ? 0 : 1);
+  ServeUntilUnmounted(fuse_get_session(fuse), signals);
+  ::_exit(0);
 }
 
 // Returns why not, or "".
@@ -201,8 +237,8 @@ FuseMount::FuseMount(const fs::path& backing, const fs::path& mount_point,
 }
 
 void FuseMount::Freeze() const {
-  ::kill(server_, SIGSTOP);
-  // It has stopped when this says so, and may have been in a call until then.
+  ::kill(server_, SIGUSR1);
+  // It has stopped when this says so.
   ::waitpid(server_, nullptr, WUNTRACED);
 }
 

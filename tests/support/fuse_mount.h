@@ -31,7 +31,8 @@ class FuseMount {
 
   // Says why nothing is mounted, or "".
   const std::string& why_not() const { return why_not_; }
-  // From now on no call to the file system returns, as on a file server that hangs; Thaw ends that.
+  // From now on no call to the file system returns, as on a file server that hangs: a signal can
+  // end the process that waits for it. Thaw ends that.
   void Freeze() const;
   void Thaw() const;
 
