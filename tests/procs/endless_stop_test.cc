@@ -46,6 +46,10 @@ class EndlessStopTest : public ::testing::Test {
   static UniqueFd OpenProcess(pid_t pid) {
     return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   }
+  static bool AwaitEnd(const UniqueFd& process) {
+    pollfd end{process.get(), POLLIN, 0};
+    return ::poll(&end, 1, 60'000) == 1;
+  }
   static pid_t NumberAfter(const std::string& words, const std::string& text) {
     return std::stoi(text.substr(text.find(words) + words.size()));
   }
@@ -85,8 +89,12 @@ TEST_F(EndlessStopTest, ASecondSignalEndsAJobWithAHangingRunDirectory) {
   fs::create_directories(log.parent_path());
   ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
   const UniqueFd reader(::open(log.c_str(), O_RDWR | O_CLOEXEC));
-  Program program(Command({"/bin/sh", "-c", "seq 100000; echo written >&2; exec sleep 600"}));
-  // The log takes less than that, and standard error has a log of its own.
+  const fs::path written = folder_.path() / "written";
+  ASSERT_EQ(::mkfifo(written.c_str(), 0600), 0);
+  // The log takes less than that.
+  Program program(Command(
+      {"/bin/sh", "-c", "seq 100000; echo written >'" + written.string() + "'; exec sleep 600"}));
+  EXPECT_EQ(*ReadFile(written), "written\n");
   std::string pid;
   while (pid.empty()) {
     const StatusOr<std::string> text = ReadFile(run_ / "events.jsonl");
@@ -101,7 +109,7 @@ TEST_F(EndlessStopTest, ASecondSignalEndsAJobWithAHangingRunDirectory) {
   for (pollfd full{reader.get(), POLLOUT, 0}; ::poll(&full, 1, 0) != 0;) ::sched_yield();
   const ProgramResult result = StopTwice(program);
   EXPECT_THAT(result.err, HasSubstr("verdict.json is not written"));
-  EXPECT_NE(::syscall(SYS_pidfd_send_signal, rank.get(), 0, nullptr, 0), 0) << "the rank lives";
+  EXPECT_TRUE(AwaitEnd(rank)) << "the rank lives on";
 }
 
 TEST_F(EndlessStopTest, ASecondSignalEndsTheRanksOfADaemonThatHasBeenStopped) {
@@ -112,8 +120,7 @@ TEST_F(EndlessStopTest, ASecondSignalEndsTheRanksOfADaemonThatHasBeenStopped) {
   ASSERT_EQ(::kill(daemon, SIGSTOP), 0);
   StopTwice(program);
   EXPECT_EQ(ReadVerdict().value("cause", ""), "user_stop");
-  pollfd end{rank.get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the rank lives on";
+  EXPECT_TRUE(AwaitEnd(rank)) << "the rank lives on";
   if (HasFailure()) ::kill(daemon, SIGKILL);
 }
 
@@ -130,8 +137,7 @@ TEST_F(EndlessStopTest, ADaemonThatHasBeenStoppedIsLostAndEndsTheJob) {
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 4) << result.err;
   EXPECT_EQ(ReadVerdict().value("cause", ""), "daemon_lost");
-  pollfd end{rank.get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the rank lives on";
+  EXPECT_TRUE(AwaitEnd(rank)) << "the rank lives on";
   if (HasFailure()) ::kill(daemon, SIGKILL);
 }
 
@@ -155,8 +161,7 @@ class EndlessRecordTest : public EndlessStopTest {
     }
     const UniqueFd daemon = OpenProcess(NumberAfter("of ", said));
     if (!daemon.valid()) return;  // it has ended
-    pollfd end{daemon.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the daemon lives on";
+    EXPECT_TRUE(AwaitEnd(daemon)) << "the daemon lives on";
   }
 };
 
