@@ -43,7 +43,9 @@ std::vector<std::string> SshJob::Command(std::vector<std::string> flags,
                                       "--run_dir",
                                       run().string(),
                                       "--launcher",
-                                      launcher_};
+                                      launcher_,
+                                      "--ssh_timeout",  // a busy machine starts daemons slowly
+                                      "300"};
   if (!hosts().namespaces()) command.push_back("--share_machine");
   command.insert(command.end(), flags.begin(), flags.end());
   command.insert(command.end(), {"--", "/bin/sh", "-c", script});

@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <csignal>
+#include <sstream>
+#include <thread>
 
+#include "runtime/base/files.h"
 #include "tests/e2e/ssh_job.h"
 
 namespace ds::testing {
@@ -28,6 +32,21 @@ class SshLossTest : public SshJob {
     EXPECT_TRUE(dsrun->WaitForOutput("1@h1: up 1\n")) << dsrun->err();
     return dsrun;
   }
+  // Waits until the job has recorded the end of the rank.
+  bool AwaitRecordedExit(int rank) const {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < limit) {
+      const auto text = ReadFile(run() / "events.jsonl");
+      std::istringstream events(text.ok() ? *text : "");
+      for (std::string line; std::getline(events, line);) {
+        const auto event = nlohmann::json::parse(line, nullptr, false);
+        if (!event.is_object() || event["event"] != "rank_exited") continue;
+        if (event["rank"] == rank) return true;
+      }
+      std::this_thread::yield();
+    }
+    return false;
+  }
 };
 
 // Long before the lease is over.
@@ -47,6 +66,8 @@ TEST_F(SshLossTest, NothingIsLeftOfAKilledDaemon) {
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
   EXPECT_EQ(dsrun->Wait().status, 4);
   EXPECT_TRUE(BecomesEmpty(1));
+  EXPECT_THAT(OnHost(1, "cat /root/.cache/dsrun/log/*; rm /root/.cache/dsrun/log/*"),
+              HasSubstr("was ended by signal 9 (Killed)\n"));
   ExpectNothingLeft(1);
 }
 
@@ -81,22 +102,25 @@ TEST_F(SshLossTest, AKilledDaemonIsReplacedOnItsHostIfNoSpareIsThere) {
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
 }
 
-// The report of rank 0's end is behind all that it has written, rank 1's comes at once.
+// The host of rank 0 cannot report its end before dsrun has recorded that of rank 1.
 TEST_F(SshLossTest, TheFirstFailureIsBlamedAlthoughItsReportComesLater) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
-  Program dsrun(Command({}, R"(
+  Program dsrun(Command({"--lease_seconds", "600"}, R"(
       if [ $RANK = 0 ]; then
-        head -c 60000000 /dev/zero | tr '\0' x | fold -w 1000
-        mkfifo /tmp/ends; echo $$ >/tmp/ends; exit 9
+        mkfifo /tmp/ends; echo ready 0; echo $$ >/tmp/ends; exit 9
       fi
-      mkfifo /tmp/go; echo ready; read _ </tmp/go; exit 1)"),
+      mkfifo /tmp/go; echo ready 1; read _ </tmp/go; exit 1)"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
-  ASSERT_TRUE(dsrun.WaitForOutput("1@h1: ready\n")) << dsrun.err();
+  ASSERT_TRUE(dsrun.WaitForOutput("0@h0: ready 0\n")) << dsrun.err();
+  ASSERT_TRUE(dsrun.WaitForOutput("1@h1: ready 1\n")) << dsrun.err();
+  hosts().Silence(0);
   OnHost(0,
-         "until [ -p /tmp/ends ]; do :; done; read rank </tmp/ends; "
+         "read rank </tmp/ends; "
          "while grep -qs 'State:.[^ZX]' /proc/$rank/status; do :; done");
   OnHost(1, "echo >/tmp/go");
+  EXPECT_TRUE(AwaitRecordedExit(1));
+  hosts().Speak(0);
   EXPECT_EQ(dsrun.Wait().status, 9);
   EXPECT_EQ(Verdict()["rank"], 0);
 }
@@ -194,10 +218,10 @@ TEST_F(SshLossTest, ALeaseLastsUntilTheSlowestHostIsReady) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   hosts().Silence(1);
-  Program dsrun(Command({"--ssh_timeout", "600", "--lease_seconds", "3"}, "echo up; sleep 6"),
+  Program dsrun(Command({"--lease_seconds", "6"}, "echo up; sleep 12"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
-  // That is said after three seconds, and the ranks take two leases.
   ASSERT_TRUE(dsrun.WaitForOutput("1 of 2 hosts ready; waiting for h1"));
+  OnHost(0, "sleep 7");  // more than a lease, and the ranks take two
   hosts().Speak(1);
   const ProgramResult result = dsrun.Wait();
   EXPECT_EQ(result.status, 0) << result.err;
