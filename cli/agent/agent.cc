@@ -199,12 +199,11 @@ void JobSession::TellOfLastChance() {
 
 void JobSession::GiveUp(bool job_runs) {
   record_->GiveUp();
-  // First the warning: the kill may end the job, and with it the connections of the fronts.
-  if (job_runs && starter_.TellOfHosts([](const std::string&) {})) {
+  // The job, which may kill them itself, ends only when this signal has been handled.
+  if (starter_.KillHosts() && job_runs) {
     record_->ShowWarning(
         "the daemon of this machine is killed: the last output of its ranks may be missing");
   }
-  starter_.KillHosts();
 }
 
 JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {

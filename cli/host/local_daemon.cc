@@ -194,6 +194,7 @@ void LocalDaemon::TellOfWait(const NoticeCallback& notice) {
 }
 
 bool LocalDaemon::Kill() {
+  const std::lock_guard lock(kill_mutex_);
   const UniqueFd& process = guardian_named_ && !Lives(daemon_) ? guardian_ : daemon_;
   if (process.valid() &&
       ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0) {

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -96,7 +97,8 @@ class LocalDaemon final : public DaemonClient {
   UniqueFd guardian_;  // pidfds of the two
   UniqueFd daemon_;
   std::atomic<bool> guardian_named_ = false;
-  std::atomic<bool> killed_ = false;
+  std::mutex kill_mutex_;
+  bool killed_ = false;  // guarded by kill_mutex_
 };
 
 }  // namespace ds::cli
