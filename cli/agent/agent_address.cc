@@ -85,9 +85,10 @@ StatusOr<AgentSocket> AgentSocket::Listen(const fs::path& run_directory) {
 
 void AgentSocket::Remove() {
   if (!fd_.valid()) return;
-  fd_.Reset();
+  // First, else the job would look lost.
   ::unlink((run_directory_ / kAddressFile).c_str());
   ::unlink(socket_.c_str());
+  fd_.Reset();
   folder_.Remove();
 }
 

@@ -10,8 +10,8 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/commands/find_job.h"
+#include "cli/commands/job_state.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/front/agent_client.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -22,36 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// Reads a JSON object; null if the file does not exist.
-StatusOr<Json> ReadObject(const fs::path& path) {
-  const StatusOr<std::string> text = ReadFile(path);
-  if (text.status().code() == StatusCode::kNotFound) return Json(nullptr);
-  if (!text.ok()) return text.status();
-  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return DataLossError(path.string() + " is damaged: it is no JSON object");
-  return json;
-}
-
-// The state of a job without an agent, from its run folder: "ended", or "lost" if it has no
-// outcome.
-StatusOr<Json> ReadState(const fs::path& run) {
-  DS_ASSIGN_OR_RETURN(const Json job, ReadObject(run / "job.json"));
-  DS_ASSIGN_OR_RETURN(Json verdict, ReadObject(run / "verdict.json"));
-  DS_ASSIGN_OR_RETURN(const Json agent, ReadObject(run / "agent.json"));
-  Json state = {{"job", job.value("job_id", run.filename().string())},
-                {"run_directory", run.string()},
-                {"state", agent.is_null() ? "ended" : "lost"}};
-  state["verdict"] = std::move(verdict);
-  return state;
-}
-
-StatusOr<Json> FindState(const fs::path& run) {
-  const auto client = AgentClient::Connect(run);
-  if (client.ok()) return (*client)->AskStatus();
-  if (client.status().code() == StatusCode::kNotFound) return ReadState(run);
-  return client.status();
-}
 
 void PrintRow(const char* name, const std::string& value) {
   if (!value.empty()) std::cout << fmt::format("{:<12}{}\n", name, Printable(value));
@@ -104,7 +74,7 @@ StatusOr<int> StatusCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_ASSIGN_OR_RETURN(const fs::path folder, FindJob(run, "status"));
-  DS_ASSIGN_OR_RETURN(const Json state, FindState(folder));
+  DS_ASSIGN_OR_RETURN(const Json state, FindJobState(folder));
   if (as_json) {
     std::cout << state.dump() << "\n";
   } else {

@@ -9,6 +9,7 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/commands/find_job.h"
+#include "cli/commands/job_state.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/front/agent_client.h"
 #include "runtime/base/exit_codes.h"
@@ -37,7 +38,7 @@ StatusOr<int> StopCommand(const Invocation& invocation) {
   if (now) client->SendSignal(SIGTERM);
   DS_ASSIGN_OR_RETURN(const v1::JobEnded ended, client->AwaitEnd());
   if (as_json) {
-    DS_ASSIGN_OR_RETURN(const nlohmann::ordered_json state, client->AskStatus());
+    DS_ASSIGN_OR_RETURN(const nlohmann::ordered_json state, FindJobState(folder));
     std::cout << state.at("verdict").dump() << std::endl;
   } else {
     std::cout << (ended.has_verdict() ? Printable(ended.verdict().message()) : "the job succeeded")
