@@ -59,7 +59,7 @@ End WatchToTheEnd(cli::DaemonClient& client,
 }
 
 TEST(LeaseTest, ADaemonWithoutCallsEnds) {
-  const NetworkDaemon daemon({.lease_seconds = 0.1});
+  const NetworkDaemon daemon({.lease_seconds = 1});
   ASSERT_TRUE(daemon.ok());
   EXPECT_TRUE(daemon.AwaitEnd());
 }

@@ -23,7 +23,7 @@
 namespace ds::procs {
 namespace {
 
-constexpr double kLease = 2;
+constexpr double kLease = 5;
 
 // A copy of test_rank that nobody can open while it is held: this process has a lease on the file
 // (fcntl(2)), which the kernel revokes after 45 s.
