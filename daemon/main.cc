@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@
 #include "daemon/network/network_daemon.h"
 #include "proto/dsrun.pb.h"
 #include "proto/lease.h"
+#include "proto/local_socket.h"
 #include "proto/message_line.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
@@ -49,6 +51,7 @@
 #include "runtime/process/pipe.h"
 #include "runtime/process/private_folder.h"
 #include "runtime/process/thread_quota.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::daemon {
 namespace {
@@ -129,6 +132,19 @@ void ReportStartFailure(const Status& status, UniqueFd* pipe) {
   if (!pipe->valid() || !WriteResponse(answer, pipe).ok()) LogError(status.message());
 }
 
+// Serves an agent that takes over the job (cli/host/local_daemon.h). On a file system without
+// sockets no other agent can do that.
+StatusOr<UniqueFd> AcceptConnections(const std::filesystem::path& socket, EventLoop* loop,
+                                     RpcServer* server) {
+  StatusOr<UniqueFd> listening = ListenUnix(socket);
+  if (!listening.ok()) return UniqueFd();
+  DS_RETURN_IF_ERROR(loop->Add(listening->get(), [fd = listening->get(), server] {
+    UniqueFd connection(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection.valid()) server->Serve(std::move(connection));
+  }));
+  return listening;
+}
+
 // Returns only if it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags, UniqueFd* ready) {
   // dsrun created the folder and may be killed. While this process lives, the folder does not count
@@ -144,9 +160,13 @@ Status Serve(const Flags& flags, UniqueFd* ready) {
   DaemonService service(loop.get(), supervisor.get());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
   server->Serve(std::move(connection));
+  const std::filesystem::path socket = folder.path() / ::dsrun::v1::kLocalSocket;
+  DS_ASSIGN_OR_RETURN(const UniqueFd listening,
+                      AcceptConnections(socket, loop.get(), server.get()));
   if (ready->valid()) DS_RETURN_IF_ERROR(WriteReady(ready));
   const Status status = loop->Run();
   server->Drain();
+  ::unlink(socket.c_str());
   folder.RemoveIfUnused();
   if (!status.ok()) LogError(status.message());
   // Nothing is left to save, and gRPC may take ten seconds to end its threads.

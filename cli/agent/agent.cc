@@ -54,16 +54,22 @@ class JobSession {
     UserStop* stop;
     RankInput* input;  // null: rank 0 reads none
   };
-  // `known_hosts` as HostStarter says.
-  JobSession(const JobPlan& plan, const Program& program, std::filesystem::path known_hosts,
-             const User& user, JobRecord* record)
-      : plan_(plan),
-        program_(program),
+  JobSession(const AgentJob& job, AgentMeans* means, const User& user, JobRecord* record)
+      : plan_(job.plan),
+        program_(job.program),
+        means_(means),
         input_(user.input),
         signals_(user.signals),
         stop_(*user.stop),
         record_(record),
-        starter_(&plan, std::move(known_hosts)) {}
+        starter_({.plan = &job.plan,
+                  .known_hosts = job.run_directory->path() / "known_hosts",
+                  .authority = means->authority.get(),
+                  .controller_fd = means->controller.read.get(),
+                  .on_release = [means] {
+                    means->controller.write.Reset();
+                    static_cast<void>(!::write(means->released.get(), "", 1));
+                  }}) {}
   // Waits for the daemons' ends. Who is tired of it kills them, and time does.
   ~JobSession() {
     StartStopTimer();
@@ -77,13 +83,17 @@ class JobSession {
   StatusOr<StartedHosts> StartHosts();
   // Then: the job on its hosts, to its end; the daemons are let go.
   JobOutcome Run(const StatusOr<StartedHosts>& hosts);
+  // In place of both: takes over the job from an agent that was killed.
+  JobOutcome TakeOver(const v1::JobState& state);
   // Last: records the outcome and returns the exit status. The run directory may hang.
   int Conclude(const JobOutcome& outcome);
 
  private:
   // Whether there are daemons everywhere, and nobody wants them gone.
   JobOutcome CheckHosts(const StatusOr<StartedHosts>& hosts);
-  JobOutcome RunOnHosts(const StartedHosts& hosts);
+  JobOutcome RunOnHosts(const StartedHosts& hosts, const v1::JobState* taken_over = nullptr);
+  // Keeps what another agent needs to take over the job.
+  void KeepState(std::optional<v1::JobState> state);
   // Applies the step of a signal to daemons and calls. The controller applies it to ranks.
   void TakeStep(StopStep step);
   // Handles a timeout of the user's stop; `controller` is null when its job has ended.
@@ -101,6 +111,7 @@ class JobSession {
 
   const JobPlan& plan_;
   const Program& program_;
+  AgentMeans* const means_;
   RankInput* const input_;
   UserSignals* const signals_;
   UserStop& stop_;
@@ -206,7 +217,21 @@ void JobSession::GiveUp(bool job_runs) {
   }
 }
 
-JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
+JobOutcome JobSession::TakeOver(const v1::JobState& state) try {
+  const auto notice = [this](const std::string& text) { record_->OnNotice(text); };
+  const StatusOr<StartedHosts> hosts = starter_.AdoptHosts(state, notice);
+  return hosts.ok() ? RunOnHosts(*hosts, &state) : MakeStartVerdict(hosts.status());
+} catch (const std::system_error& error) {
+  return MakeStartVerdict(
+      OutOfResourcesError(std::string("no thread to renew leases: ") + error.what()));
+}
+
+void JobSession::KeepState(std::optional<v1::JobState> state) {
+  if (state.has_value()) starter_.Describe(&*state);
+  means_->memory.Keep(state);
+}
+
+JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts, const v1::JobState* taken_over) {
   JobPlan plan = plan_;
   plan.master_addr = hosts.master_addr;
   JobController controller(std::move(plan), &program_, hosts.daemons, record_,
@@ -214,14 +239,18 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
                             .spares = &starter_,
                             .stop = &stop_,
                             .leases = starter_.leases(),
-                            .tell_of_wait = [this](const auto& text) { TellOfWait(text); }});
+                            .tell_of_wait = [this](const auto& text) { TellOfWait(text); },
+                            .keep_state = [this](auto state) { KeepState(std::move(state)); }});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
   const SignalTarget target(
       signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
                  .on_timer = [&] { OnTimer(&controller); }});
-  return controller.Run();
+  if (taken_over == nullptr) return controller.Run();
+  stop_.Enter(JobPhase::kRunning);
+  for (const int signal : means_->memory.stop_signals()) TakeStep(controller.OnSignal(signal));
+  return controller.Resume(*taken_over);
 }
 
 // Starts the threads that a job cannot do without. gRPC's threads never end.
@@ -234,27 +263,31 @@ Status StartThreads(UserSignals* signals, JobRecord* record) try {
   return OutOfResourcesError(std::string("no thread for signals or output: ") + error.what());
 }
 
-v1::AgentHello MakeHello(const JobPlan& plan) {
+v1::AgentHello MakeHello(const JobPlan& plan, const AgentMeans& means) {
   v1::AgentHello hello;
   hello.set_protocol(v1::AGENT_PROTOCOL_CURRENT);
   hello.set_job_id(plan.job_id);
   hello.set_run_directory(plan.run_directory.string());
   hello.set_pid(static_cast<std::uint32_t>(::getpid()));
+  hello.set_stop_count(static_cast<std::uint32_t>(means.memory.stop_signals().size()));
+  hello.set_killed_by(static_cast<std::uint32_t>(means.killed_by));
   return hello;
 }
 
 // The agent of one job, with its fronts.
 class Agent {
  public:
-  explicit Agent(const AgentJob& job)
+  Agent(const AgentJob& job, AgentMeans* means)
       : job_(job),
-        fronts_(MakeHello(job.plan),
-                {.on_signal = [this](int signal) { signals_.Inject(signal); },
+        means_(means),
+        fronts_(MakeHello(job.plan, *means),
+                {.on_signal = [this](int signal) { OnUserSignal(signal); },
                  .on_input = [this](const auto& chunk) { input_.OnPiece(chunk); },
                  .on_first_gone = [this](bool ends_job) { OnFirstGone(ends_job); },
+                 .on_detached = [this] { means_->memory.OnDetach(); },
                  .describe = [this] { return record_.Describe(); }}),
         input_([this](const v1::FromAgent& message) { fronts_.SendToFirst(message); }),
-        record_(&job.plan, job.run_directory, &fronts_) {}
+        record_(&job.plan, job.run_directory, &fronts_, means->memory.ledger()) {}
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
@@ -265,10 +298,15 @@ class Agent {
   int RunSession();
   void OnFirstGone(bool ends_job) {
     input_.EndInput();
-    if (ends_job) signals_.Inject(SIGHUP);
+    if (ends_job) OnUserSignal(SIGHUP);
+  }
+  void OnUserSignal(int signal) {
+    if (!IsForwarded(signal)) means_->memory.OnStop(signal);
+    signals_.Inject(signal);
   }
 
   const AgentJob& job_;
+  AgentMeans* const means_;
   UserSignals signals_;  // before any other thread, which must not take the signals
   FrontServer fronts_;
   FrontInput input_;
@@ -277,11 +315,14 @@ class Agent {
 };
 
 Status Agent::Start(UniqueFd first_front) try {
+  if (means_->killed_by != 0) record_.OnTakenOver();
   DS_RETURN_IF_ERROR(job_.run_directory->TakeOverLock());
+  DS_RETURN_IF_ERROR(job_.run_directory->ContinueWriting(means_->memory.ledger()));
   StatusOr<AgentSocket> socket = AgentSocket::Listen(job_.run_directory->path());
   unreachable_ = socket.status();
-  DS_RETURN_IF_ERROR(
-      fronts_.Start(std::move(first_front), socket.ok() ? *std::move(socket) : AgentSocket()));
+  DS_RETURN_IF_ERROR(fronts_.Start(std::move(first_front),
+                                   socket.ok() ? *std::move(socket) : AgentSocket(),
+                                   means_->memory.detached()));
   const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads - 1;
   DS_RETURN_IF_ERROR(CheckThreadQuota(threads));
   return StartThreads(&signals_, &record_);
@@ -293,15 +334,18 @@ int Agent::RunSession() {
   if (const Status listed = RegisterJob(job_.plan.job_id, job_.plan.run_directory); !listed.ok()) {
     LogWarning("dsrun ps does not list this job: " + listed.message());
   }
-  record_.ShowNotices();
+  const std::optional<v1::JobState> state =
+      means_->killed_by == 0 ? std::nullopt : means_->memory.Read();
+  if (!state.has_value()) record_.ShowNotices();
   if (!unreachable_.ok()) {
     record_.OnNotice("dsrun attach, status and stop cannot reach this job: " +
                      unreachable_.message());
   }
   UserStop stop;
-  JobSession session(job_.plan, job_.program, job_.run_directory->path() / "known_hosts",
-                     {&signals_, &stop, job_.reads_input ? &input_ : nullptr}, &record_);
-  return session.Conclude(session.Run(session.StartHosts()));
+  JobSession session(job_, means_, {&signals_, &stop, job_.reads_input ? &input_ : nullptr},
+                     &record_);
+  return session.Conclude(state.has_value() ? session.TakeOver(*state)
+                                            : session.Run(session.StartHosts()));
 }
 
 int Agent::Run(UniqueFd first_front) {
@@ -320,8 +364,18 @@ int Agent::Run(UniqueFd first_front) {
 
 }  // namespace
 
-void RunAgent(const AgentJob& job, UniqueFd first_front, const std::function<void(int)>& exit) {
-  Agent agent(job);
+StatusOr<AgentMeans> AgentMeans::Make(const JobPlan& plan) {
+  DS_ASSIGN_OR_RETURN(AgentMemory memory,
+                      AgentMemory::Make(static_cast<std::size_t>(plan.host_count())));
+  DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
+  AgentMeans means{.memory = std::move(memory), .controller = std::move(controller)};
+  DS_ASSIGN_OR_RETURN(means.authority, MakeAuthority(plan));
+  return means;
+}
+
+void RunAgent(const AgentJob& job, AgentMeans* means, UniqueFd first_front,
+              const std::function<void(int)>& exit) {
+  Agent agent(job, means);
   exit(agent.Run(std::move(first_front)));
 }
 

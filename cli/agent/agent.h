@@ -4,12 +4,17 @@
 // directory. What happens is published to the fronts (front_server.h).
 
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "cli/agent/agent_memory.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"
+#include "cli/session/host_starter.h"
+#include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/pipe.h"
 
 namespace ds::cli {
 
@@ -22,10 +27,22 @@ struct AgentJob {
   std::function<std::string(bool failed)> after = nullptr;
 };
 
+// AgentMeans belongs to all agents of a job. Their guardian makes it (agent_guardian.h).
+struct AgentMeans {
+  static StatusOr<AgentMeans> Make(const JobPlan& plan);
+
+  AgentMemory memory;
+  Pipe controller;                          // binds the daemons of this machine
+  std::unique_ptr<JobAuthority> authority;  // null: no host is remote
+  UniqueFd released = {};  // pipe to the guardian: the agent has released the daemons
+  int killed_by = 0;       // signal that ended the agent whose job is to be taken over; 0 = none
+};
+
 // Runs the job to its end and calls `exit` with the exit status of dsrun. `exit` ends the process:
 // a thread of the job may be blocked in a file system that hangs, and cannot be joined.
 // `first_front` is the connection of the process that started the job. Call it once, before this
 // process has another thread.
-void RunAgent(const AgentJob& job, UniqueFd first_front, const std::function<void(int)>& exit);
+void RunAgent(const AgentJob& job, AgentMeans* means, UniqueFd first_front,
+              const std::function<void(int)>& exit);
 
 }  // namespace ds::cli

@@ -1,11 +1,15 @@
 #include "cli/agent/agent_address.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -24,6 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kAddressFile = "agent.json";
 constexpr const char* kSocketFile = "agent.sock";
 constexpr unsigned kPrivateMode = 0600;
+constexpr std::chrono::seconds kTakeOverTimeout{10};
 
 // Returns a path to `name` in the open folder. It is short: the path of a socket has 107 bytes.
 fs::path PathThroughDescriptor(const UniqueFd& folder, const fs::path& name) {
@@ -130,6 +135,26 @@ StatusOr<UniqueFd> ConnectToAgent(const fs::path& run_directory) {
   return FailedPreconditionError("the agent of the job runs on host " + address.host +
                                  ", process " + std::to_string(address.pid) +
                                  ": use this command there");
+}
+
+StatusOr<UniqueFd> AwaitNextAgent(const fs::path& run_directory) {
+  const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ::inotify_add_watch(changes.get(), run_directory.c_str(), IN_MOVED_TO | IN_DELETE);
+  const auto deadline = std::chrono::steady_clock::now() + kTakeOverTimeout;
+  for (;;) {
+    StatusOr<UniqueFd> connection = ConnectToAgent(run_directory);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    // Without agent.json the job has ended.
+    if (connection.ok() || left.count() <= 0 || !ReadAgentAddress(run_directory).ok()) {
+      return connection;
+    }
+    pollfd changed{changes.get(), POLLIN, 0};
+    ::poll(&changed, 1, static_cast<int>(left.count()));
+    std::array<char, 4096> ignored;
+    while (::read(changes.get(), ignored.data(), ignored.size()) > 0) {
+    }
+  }
 }
 
 }  // namespace ds::cli

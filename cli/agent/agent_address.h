@@ -49,5 +49,8 @@ StatusOr<AgentAddress> ReadAgentAddress(const std::filesystem::path& run_directo
 // ended; kFailedPrecondition: it runs on another host, which the message names. The connection is
 // one with a process of this user.
 StatusOr<UniqueFd> ConnectToAgent(const std::filesystem::path& run_directory);
+// Waits for an agent that takes over the job of one that was killed, and connects to it. Returns
+// the error of ConnectToAgent if there is none after some seconds.
+StatusOr<UniqueFd> AwaitNextAgent(const std::filesystem::path& run_directory);
 
 }  // namespace ds::cli

@@ -46,8 +46,9 @@ FrontServer::~FrontServer() {
   thread_.join();
 }
 
-Status FrontServer::Start(UniqueFd first, AgentSocket socket) {
+Status FrontServer::Start(UniqueFd first, AgentSocket socket, bool detached) {
   socket_ = std::move(socket);
+  detached_ = detached;
   wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return ErrnoError(errno, "eventfd");
   if (first.valid()) {
@@ -154,6 +155,7 @@ void FrontServer::Detach() {
     const std::lock_guard lock(mutex_);
     detached_ = true;
   }
+  if (handlers_.on_detached) handlers_.on_detached();
   Publish(message);
 }
 

@@ -39,6 +39,7 @@ class FrontServer {
     // The first front has gone: it sends no input any more, and unless the job is detached or has
     // ended, nobody is responsible for the job.
     std::function<void(bool ends_job)> on_first_gone;
+    std::function<void()> on_detached;
     std::function<std::string()> describe;  // StatusReply::json
   };
 
@@ -49,7 +50,8 @@ class FrontServer {
 
   // Serves the first front, and others at `socket`, unless it is empty. Throws std::system_error if
   // the machine has no thread.
-  Status Start(UniqueFd first, AgentSocket socket);
+  // `detached`: the job is already.
+  Status Start(UniqueFd first, AgentSocket socket, bool detached = false);
 
   // Sends to all fronts that show the job. A message with output is dropped for a front whose queue
   // is full.

@@ -5,9 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "cli/agent/verdict_message.h"
 #include "cli/job/final_status.h"
 #include "cli/job/verdict/make_verdict.h"
+#include "cli/job/verdict/verdict_message.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -85,7 +85,8 @@ void JobRecord::Write(const HostEvent& event) {
     const std::lock_guard lock(mutex_);
     if (!failed_.ok()) return;
   }
-  written = run_directory_->Append(event);
+  const bool is_again = ledger_->IsWritten(event);
+  if (!is_again) written = run_directory_->Append(event);
   {
     const std::lock_guard lock(mutex_);
     if (!written.ok()) {
@@ -95,11 +96,13 @@ void JobRecord::Write(const HostEvent& event) {
     }
     status_.OnEvent(event, Clock::System().Now());
   }
+  if (is_again) return;
   v1::FromAgent message;
   message.mutable_event()->set_host(event.host);
   message.mutable_event()->set_generation(event.generation);
   *message.mutable_event()->mutable_event() = event.event;
   fronts_->Publish(message);
+  ledger_->OnWritten(event);
 }
 
 void JobRecord::Say(v1::JobText::Kind kind, const std::string& text) {
@@ -112,6 +115,11 @@ void JobRecord::Say(v1::JobText::Kind kind, const std::string& text) {
 void JobRecord::OnNotice(const std::string& text) { Say(v1::JobText::NOTICE, text); }
 
 void JobRecord::ShowWarning(const std::string& text) { Say(v1::JobText::WARNING, text); }
+
+void JobRecord::OnTakenOver() {
+  const std::lock_guard lock(mutex_);
+  status_.OnTakenOver();
+}
 
 void JobRecord::OnStop() {
   const std::lock_guard lock(mutex_);

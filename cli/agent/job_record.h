@@ -26,10 +26,12 @@ namespace ds::cli {
 class JobRecord : public JobObserver {
  public:
   // The arguments must outlive this object.
-  JobRecord(const JobPlan* plan, RunDirectory* run_directory, FrontServer* fronts)
+  JobRecord(const JobPlan* plan, RunDirectory* run_directory, FrontServer* fronts,
+            WriteLedger* ledger)
       : plan_(*plan),
         run_directory_(run_directory),
         fronts_(fronts),
+        ledger_(ledger),
         status_(*plan),
         writer_([this] { OnQuiet(); }) {}
 
@@ -51,6 +53,8 @@ class JobRecord : public JobObserver {
   // Records and publishes the job's results, or the reason for its failure. Returns the exit status
   // of dsrun.
   int Conclude(JobOutcome outcome);
+  // Records that the ranks run already.
+  void OnTakenOver();
   // Records that the user stops the job.
   void OnStop();
   // Returns the state of the job as JSON (job_status.h).
@@ -75,6 +79,7 @@ class JobRecord : public JobObserver {
   const JobPlan& plan_;
   RunDirectory* const run_directory_;
   FrontServer* const fronts_;
+  WriteLedger* const ledger_;
   mutable std::mutex mutex_;
   JobStatus status_;    // guarded by mutex_, like all members below
   Status failed_;       // the first failed write; nothing is written after it

@@ -61,10 +61,10 @@ void JobStatus::OnEvent(const HostEvent& event, std::chrono::nanoseconds now) {
 Json JobStatus::ToJson() const {
   const bool any_started =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid != 0; });
-  const char* state = outcome_.has_value() ? "ended"
-                      : stopping_          ? "stopping"
-                      : any_started        ? "running"
-                                           : "starting";
+  const char* state = outcome_.has_value()       ? "ended"
+                      : stopping_                ? "stopping"
+                      : any_started || launched_ ? "running"
+                                                 : "starting";
   Json json = {{"job", job_id_},
                {"run_directory", run_directory_},
                {"state", state},

@@ -31,6 +31,8 @@ class JobStatus {
 
   // `now` is the time of a monotonic clock.
   void OnEvent(const HostEvent& event, std::chrono::nanoseconds now);
+  // The ranks of the generation run: another agent has launched them.
+  void OnTakenOver() { launched_ = true; }
   void OnStop() { stopping_ = true; }
   void OnEnd(const JobOutcome& outcome) { outcome_ = outcome; }
   const Progress& progress() const { return progress_; }
@@ -56,6 +58,7 @@ class JobStatus {
   std::vector<Rank> ranks_;
   int generation_;
   std::string checkpoint_;
+  bool launched_ = false;
   bool stopping_ = false;
   std::optional<JobOutcome> outcome_;  // after the end
   Progress progress_;

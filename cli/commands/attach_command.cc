@@ -49,7 +49,8 @@ StatusOr<int> AttachCommand(const Invocation& invocation) {
                        .run_directory = folder,
                        .exit_codes = invocation.launch.exit_codes,
                        .leaves_on_hangup = true,
-                       .greeting = MakeGreeting(folder, state)};
+                       .greeting = MakeGreeting(folder, state),
+                       .await_successor = [folder] { return AwaitNextAgent(folder); }};
   const nlohmann::ordered_json& total_steps = state.at("total_steps");
   if (!total_steps.is_null()) options.console.total_steps = total_steps.get<std::int64_t>();
   Front front(std::move(options));

@@ -21,10 +21,15 @@ StatusOr<std::unique_ptr<AgentClient>> AgentClient::Connect(
   if (hello.hello().protocol() != v1::AGENT_PROTOCOL_CURRENT) {
     return FailedPreconditionError("the agent of the job is of another version of dsrun");
   }
+  client->run_directory_ = run_directory;
+  client->Greet();
+  return client;
+}
+
+void AgentClient::Greet() {
   v1::FromFront message;
   message.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
-  client->link_.Send(message);
-  return client;
+  link_.Send(message);
 }
 
 StatusOr<v1::FromAgent> AgentClient::AwaitReply(v1::FromAgent::WhatCase kind) {
@@ -60,10 +65,15 @@ Status AgentClient::Detach() {
 
 StatusOr<v1::JobEnded> AgentClient::AwaitEnd() {
   link_.SetReceiveTimeout({});
-  while (std::optional<v1::FromAgent> message = link_.Receive()) {
-    if (message->has_ended()) return std::move(*message->mutable_ended());
+  for (;;) {
+    while (std::optional<v1::FromAgent> message = link_.Receive()) {
+      if (message->has_ended()) return std::move(*message->mutable_ended());
+    }
+    StatusOr<UniqueFd> next = AwaitNextAgent(run_directory_);
+    if (!next.ok()) return UnavailableError("the agent of the job has gone without an outcome");
+    link_.Open(*std::move(next));
+    Greet();
   }
-  return UnavailableError("the agent of the job has gone without an outcome");
 }
 
 }  // namespace ds::cli

@@ -33,6 +33,9 @@ class AgentClient {
   // Blocks until a message of this kind, for at most 10 s.
   StatusOr<v1::FromAgent> AwaitReply(v1::FromAgent::WhatCase kind);
 
+  void Greet();
+
+  std::filesystem::path run_directory_;
   AgentLink link_;
 };
 

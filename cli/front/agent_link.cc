@@ -4,16 +4,29 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
 #include <utility>
 
 namespace ds::cli {
+namespace {
+
+v1::FromFront MakeInput(std::uint64_t serial, const InputPiece& piece) {
+  v1::FromFront message;
+  message.mutable_input()->set_serial(serial);
+  message.mutable_input()->set_offset(piece.offset);
+  message.mutable_input()->set_data(piece.data);
+  message.mutable_input()->set_end(piece.end);
+  return message;
+}
+
+}  // namespace
 
 void AgentLink::Open(UniqueFd connection) {
+  const std::lock_guard lock(send_mutex_);
   connection_ = std::move(connection);
+  received_ = {};
   const int flags = ::fcntl(connection_.get(), F_GETFL);
   ::fcntl(connection_.get(), F_SETFL, flags & ~O_NONBLOCK);
 }
@@ -61,19 +74,29 @@ std::optional<v1::FromAgent> AgentLink::Receive() {
   }
 }
 
-StatusOr<std::uint64_t> AgentLink::SendInput(std::uint64_t serial, const InputPiece& piece) {
-  v1::FromFront message;
-  message.mutable_input()->set_serial(serial);
-  message.mutable_input()->set_offset(piece.offset);
-  message.mutable_input()->set_data(piece.data);
-  message.mutable_input()->set_end(piece.end);
+bool AgentLink::BeginInput(std::uint64_t serial) {
+  std::optional<InputPiece> unanswered;
+  {
+    const std::lock_guard lock(mutex_);
+    serial_ = serial;
+    if (!std::exchange(input_runs_, true)) return true;
+    unanswered = unanswered_;
+  }
+  if (unanswered.has_value()) Send(MakeInput(serial, *unanswered));
+  return false;
+}
+
+StatusOr<std::uint64_t> AgentLink::SendInput(const InputPiece& piece) {
   std::unique_lock lock(mutex_);
-  if (serial <= input_ends_) return UnavailableError("the input has ended");
+  if (!input_runs_) return UnavailableError("the input has ended");
   reply_.reset();
+  unanswered_ = piece;
+  const std::uint64_t serial = serial_;
   lock.unlock();
-  Send(message);
+  Send(MakeInput(serial, piece));
   lock.lock();
-  changed_.wait(lock, [&] { return reply_.has_value() || serial <= input_ends_; });
+  changed_.wait(lock, [&] { return reply_.has_value() || !input_runs_; });
+  unanswered_.reset();
   if (!reply_.has_value()) return UnavailableError("the input has ended");
   if (reply_->code() == 0) return reply_->accepted();
   return Status(static_cast<StatusCode>(reply_->code()), reply_->message());
@@ -81,13 +104,13 @@ StatusOr<std::uint64_t> AgentLink::SendInput(std::uint64_t serial, const InputPi
 
 void AgentLink::OnInputReply(const v1::InputReply& reply) {
   const std::lock_guard lock(mutex_);
-  reply_ = reply;
+  if (reply.serial() == serial_) reply_ = reply;
   changed_.notify_all();
 }
 
-void AgentLink::EndInput(std::uint64_t serial) {
+void AgentLink::EndInput() {
   const std::lock_guard lock(mutex_);
-  input_ends_ = std::max(input_ends_, serial);
+  input_runs_ = false;
   changed_.notify_all();
 }
 

@@ -22,6 +22,8 @@ namespace v1 = ::dsrun::v1;
 
 class AgentLink {
  public:
+  // Also replaces a connection that has ended. Messages that were not received over it are lost,
+  // except standard input.
   void Open(UniqueFd connection);
   // Sends without blocking for long: an agent that does not read gets nothing more after what the
   // socket holds.
@@ -35,12 +37,14 @@ class AgentLink {
   void SetReceiveTimeout(std::chrono::seconds timeout);
   bool timed_out() const { return timed_out_; }
 
+  // Begins the input of this serial. Returns false if another agent goes on with the input that
+  // already runs: a piece without a reply is sent again.
+  bool BeginInput(std::uint64_t serial);
   // Sends a piece of standard input and blocks until its reply (RankInput::Send). kUnavailable: the
-  // input of this serial has ended.
-  StatusOr<std::uint64_t> SendInput(std::uint64_t serial, const InputPiece& piece);
+  // input has ended.
+  StatusOr<std::uint64_t> SendInput(const InputPiece& piece);
   void OnInputReply(const v1::InputReply& reply);
-  // Ends waits for replies about the input of this serial and of earlier ones.
-  void EndInput(std::uint64_t serial);
+  void EndInput();
 
  private:
   UniqueFd connection_;
@@ -49,7 +53,9 @@ class AgentLink {
   std::mutex send_mutex_;
   std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
-  std::uint64_t input_ends_ = 0;  // the last serial that has ended
+  bool input_runs_ = false;
+  std::uint64_t serial_ = 0;  // of the input
+  std::optional<InputPiece> unanswered_;
   std::optional<v1::InputReply> reply_;
 };
 

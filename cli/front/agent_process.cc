@@ -1,9 +1,6 @@
 #include "cli/front/agent_process.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,45 +10,18 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cli/agent/agent_guardian.h"
 #include "runtime/base/process_stat.h"
-#include "runtime/process/exit_process.h"
 #include "runtime/process/thread_quota.h"
-#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr mode_t kPrivateMode = 0600;
-
-// A file that cannot be opened loses only messages of libraries.
-UniqueFd OpenAgentLog(const fs::path& path) {
-  return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kPrivateMode));
-}
-
-void LeaveTerminal(int log) {
-  ::setsid();
-  ::prctl(PR_SET_NAME, "dsrun-agent", 0, 0, 0);
-  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  ::dup2(null.get(), STDIN_FILENO);
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(log >= 0 ? log : null.get(), fd);
-}
-
-void RunAsAgent(const AgentJob& job, UniqueFd connection) {
-  const fs::path path = job.run_directory->path() / "agent.log";
-  const UniqueFd log = OpenAgentLog(path);
-  LeaveTerminal(log.get());
-  RunAgent(job, std::move(connection), [&](int status) {
-    struct stat info {};
-    const bool is_empty = log.valid() && ::fstat(log.get(), &info) == 0 && info.st_size == 0;
-    if (is_empty) ::unlink(path.c_str());
-    ExitProcess(status);
-  });
-}
 
 // Returns the children of all threads of a process.
 std::vector<pid_t> ListChildren(pid_t pid) {
@@ -73,19 +43,28 @@ void KillChildOf(pid_t parent, pid_t child) {
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
 }
 
+bool HasName(pid_t pid, std::string_view name) {
+  std::string found;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), found);
+  return found.starts_with(name);
+}
+
 }  // namespace
 
 StatusOr<AgentProcess> AgentProcess::Start(const AgentJob& job) {
   DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
+  DS_ASSIGN_OR_RETURN(SocketPair handover, MakeSocketPair());
   AgentProcess agent;
   agent.pid_ = ::fork();
   if (agent.pid_ < 0)
     return OutOfResourcesError("no process may be started for the agent of the job");
   if (agent.pid_ == 0) {
     connection.ours.Reset();
-    RunAsAgent(job, std::move(connection.theirs));
+    handover.ours.Reset();
+    RunGuardian(job, {std::move(connection.theirs), std::move(handover.theirs)});
   }
   agent.connection_ = std::move(connection.ours);
+  agent.handover_ = std::move(handover.ours);
   return agent;
 }
 
@@ -103,13 +82,20 @@ std::string AgentProcess::AwaitEnd() {
   return process + " ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// The children of the agent are the guardians of daemons, and theirs are the daemons
-// (daemon/main.cc).
+// The guardian is stopped first, because it starts another agent. The other processes below it are
+// agents, guardians of daemons (daemon/main.cc) and daemons.
 void AgentProcess::Kill() const {
-  for (const pid_t guardian : ListChildren(pid_)) {
-    for (const pid_t daemon : ListChildren(guardian)) KillChildOf(guardian, daemon);
+  ::kill(pid_, SIGSTOP);  // not reaped yet, so the number is still its own
+  for (const pid_t child : ListChildren(pid_)) {
+    for (const pid_t grandchild : ListChildren(child)) {
+      for (const pid_t daemon : ListChildren(grandchild)) {
+        if (HasName(grandchild, "dsrun-guard")) KillChildOf(grandchild, daemon);
+      }
+      if (HasName(child, "dsrun-guard")) KillChildOf(child, grandchild);
+    }
+    if (HasName(child, "dsrun-agent")) KillChildOf(pid_, child);
   }
-  ::kill(pid_, SIGKILL);  // not reaped yet, so the number is still its own
+  ::kill(pid_, SIGKILL);
 }
 
 }  // namespace ds::cli

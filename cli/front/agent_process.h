@@ -1,8 +1,7 @@
 #pragma once
 
-// AgentProcess is the agent of a job as a child of its first front: a process in a session of its
-// own, without a terminal. Its standard error is agent.log in the run folder, which is removed at
-// the end if it is empty.
+// AgentProcess is the guardian of a job's agent (cli/agent/agent_guardian.h) as a child of the
+// first front.
 //
 // Not thread-safe, except Kill.
 
@@ -11,6 +10,7 @@
 #include "cli/agent/agent.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 
@@ -24,11 +24,13 @@ class AgentProcess {
 
   // The front's end of the connection.
   UniqueFd TakeConnection() { return std::move(connection_); }
-  int pid() const { return pid_; }
-  // Blocks until the agent has ended and says how: "process 123 was ended by signal 9".
+  // Blocks until another agent has taken over the job, and returns the front's end of its
+  // connection. kUnavailable: there is none.
+  StatusOr<UniqueFd> AwaitSuccessor() const { return ReceiveDescriptor(handover_.get()); }
+  // Blocks until the last agent has ended and says how: "process 123 was ended by signal 9".
   std::string AwaitEnd();
-  // Sends SIGKILL to the daemons of this machine, which ends their ranks, and to the agent. For an
-  // agent that does not react: it may be stopped, or hang on a file system.
+  // Sends SIGKILL to the daemons of this machine, which ends their ranks, to the agent and to its
+  // guardian. For an agent that does not react: it may be stopped, or hang on a file system.
   void Kill() const;
 
  private:
@@ -36,6 +38,7 @@ class AgentProcess {
 
   int pid_ = -1;
   UniqueFd connection_;
+  UniqueFd handover_;
 };
 
 }  // namespace ds::cli

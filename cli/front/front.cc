@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <csignal>
-#include <limits>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "cli/front/job_view.h"
@@ -42,7 +42,7 @@ Front::Front(FrontOptions options)
 }
 
 Front::~Front() {
-  link_.EndInput(std::numeric_limits<std::uint64_t>::max());
+  link_.EndInput();
   input_.Stop();
 }
 
@@ -56,11 +56,7 @@ Status Front::Begin() try {
 
 std::optional<int> Front::Run(UniqueFd agent) {
   link_.Open(std::move(agent));
-  v1::FromFront hello;
-  hello.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
-  hello.mutable_hello()->set_shows_job(true);
-  hello.mutable_hello()->set_lossless(lossless_);
-  link_.Send(hello);
+  SendHello();
   {
     const SignalTarget target(&signals_, {.on_signal = [this](int signal) { OnSignal(signal); },
                                           .on_end =
@@ -75,20 +71,60 @@ std::optional<int> Front::Run(UniqueFd agent) {
   return status_;
 }
 
+void Front::SendHello() {
+  v1::FromFront hello;
+  hello.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
+  hello.mutable_hello()->set_shows_job(true);
+  hello.mutable_hello()->set_lossless(lossless_);
+  link_.Send(hello);
+}
+
 void Front::Receive() {
   while (phase_ != Phase::kDetached) {
     const std::optional<v1::FromAgent> message = link_.Receive();
-    if (!message.has_value()) return;
-    Handle(*message);
+    if (message.has_value()) {
+      Handle(*message);
+      continue;
+    }
+    if (phase_ == Phase::kEnded || left_ || !options_.await_successor) return;
+    StatusOr<UniqueFd> connection = options_.await_successor();
+    if (!connection.ok()) return;
+    link_.Open(*std::move(connection));
+    SendHello();
   }
 }
 
+// Signals that an agent has not received before it was killed are for the next one.
+void Front::OnHello(const v1::AgentHello& hello) {
+  if (std::exchange(greeted_, true)) {
+    console_.ShowNotice("the agent of the job was ended by signal " +
+                        std::to_string(hello.killed_by()) +
+                        "; another one has taken over, and the ranks go on");
+    for (int i = static_cast<int>(hello.stop_count()); i < stop_count_; ++i) {
+      link_.SendSignal(stop_signal_);
+    }
+  } else if (!options_.greeting.empty()) {
+    console_.ShowNotice(options_.greeting);
+  }
+}
+
+bool Front::IsNew(const v1::JobEvent& event) {
+  Position& shown = shown_[event.host()];
+  const Position position{event.generation(), event.event().sequence()};
+  if (std::tie(position.generation, position.sequence) <=
+      std::tie(shown.generation, shown.sequence)) {
+    return false;
+  }
+  shown = position;
+  return true;
+}
+
 void Front::Handle(const v1::FromAgent& message) {
+  if (message.has_event() && !IsNew(message.event())) return;
   ShowOnConsole(message, options_.run_directory.string(), &console_);
   switch (message.what_case()) {
     case v1::FromAgent::kHello:
-      if (!options_.greeting.empty()) console_.ShowNotice(options_.greeting);
-      return;
+      return OnHello(message.hello());
     case v1::FromAgent::kEvent:
       return OnEvent(message.event());
     case v1::FromAgent::kInputWanted:
@@ -99,7 +135,7 @@ void Front::Handle(const v1::FromAgent& message) {
     case v1::FromAgent::kInputReply:
       return link_.OnInputReply(message.input_reply());
     case v1::FromAgent::kInputEnd:
-      link_.EndInput(message.input_end().serial());
+      link_.EndInput();
       return input_.Stop();
     case v1::FromAgent::kDetached:
       console_.Finish();
@@ -117,9 +153,9 @@ void Front::Handle(const v1::FromAgent& message) {
 }
 
 Status Front::StartInput(std::uint64_t serial) {
-  if (!options_.reads_input) return OkStatus();
-  DS_RETURN_IF_ERROR(input_.Start(
-      [this, serial](const InputPiece& piece) { return link_.SendInput(serial, piece); }));
+  if (!options_.reads_input || !link_.BeginInput(serial)) return OkStatus();
+  DS_RETURN_IF_ERROR(
+      input_.Start([this](const InputPiece& piece) { return link_.SendInput(piece); }));
   input_.Begin();
   return OkStatus();
 }

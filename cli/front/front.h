@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -35,6 +36,9 @@ struct FrontOptions {
   int detach_after = 0;
   bool leaves_on_hangup = false;  // SIGHUP ends this front, not the job
   std::string greeting = {};      // shown when the agent has accepted this front
+  // Blocks until another agent has taken over the job of one that has gone, and returns the
+  // connection to it; an error: there is none. May be null.
+  std::function<StatusOr<UniqueFd>()> await_successor = nullptr;
   // Called to end the agent if it does not react to the user; may be null.
   std::function<void()> kill_agent = nullptr;
 };
@@ -61,6 +65,10 @@ class Front {
   void Receive();
   void Handle(const v1::FromAgent& message);
   void OnEvent(const v1::JobEvent& event);
+  // Returns false for an event that an earlier agent has sent, too.
+  bool IsNew(const v1::JobEvent& event);
+  void SendHello();
+  void OnHello(const v1::AgentHello& hello);
   void OnSignal(int signal);
   void AwaitConsole();
   Status StartInput(std::uint64_t serial);
@@ -73,11 +81,17 @@ class Front {
   InputForwarder input_;
   const bool lossless_;
   Phase phase_ = Phase::kRunning;
+  bool greeted_ = false;
   int status_ = 0;
   int started_ = 0;  // ranks of the newest generation
   int generation_ = -1;
-  std::atomic<bool> left_ = false;    // on SIGHUP
-  std::atomic<int> stop_signal_ = 0;  // the user's first; 0 = none
+  struct Position {
+    int generation = -1;
+    std::uint64_t sequence = 0;
+  };
+  std::map<std::string, Position> shown_;  // the last event by host
+  std::atomic<bool> left_ = false;         // on SIGHUP
+  std::atomic<int> stop_signal_ = 0;       // the user's first; 0 = none
   std::atomic<int> stop_count_ = 0;
 };
 

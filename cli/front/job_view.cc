@@ -1,6 +1,6 @@
 #include "cli/front/job_view.h"
 
-#include "cli/agent/verdict_message.h"
+#include "cli/job/verdict/verdict_message.h"
 
 namespace ds::cli {
 namespace {

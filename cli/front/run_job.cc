@@ -52,6 +52,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
                .exit_codes = plan.flags.exit_codes,
                .reads_input = reads_input,
                .detach_after = plan.flags.detach ? plan.world.world_size() : 0,
+               .await_successor = [&agent] { return agent->AwaitSuccessor(); },
                .kill_agent = [&agent] { agent->Kill(); }});
   StatusOr<AgentProcess> started = AgentProcess::Start({.plan = plan,
                                                         .program = program,

@@ -277,8 +277,10 @@ std::optional<TimeRange> DaemonClient::ConvertTime(std::chrono::nanoseconds boot
   return clock_.Convert(boot_time, BootTime());
 }
 
-void DaemonClient::BeginWatch(int generation, WatchCallbacks callbacks) {
-  BeginWatch({.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)},
+void DaemonClient::BeginWatch(const WatchedGeneration& generation, WatchCallbacks callbacks) {
+  BeginWatch(WatchOptions{.job_id = job_id_,
+                          .generation = static_cast<std::uint32_t>(generation.number),
+                          .again = generation.again},
              std::move(callbacks));
 }
 

@@ -80,7 +80,7 @@ class DaemonClient : public HostDaemon {
   // Blocks for at most a second while rank 0 does not read; then it accepts fewer bytes.
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
 
-  void BeginWatch(int generation, WatchCallbacks callbacks) override;
+  void BeginWatch(const WatchedGeneration& generation, WatchCallbacks callbacks) override;
   // Watches from the event after `options.after_sequence`. The stream ends with kUnavailable when
   // the daemon is gone. It can be cancelled as long as the client exists, and another watch can
   // follow. While the caller keeps a batch, the ranks block once 64 MiB of their output are queued;

@@ -163,6 +163,7 @@ void EventStream::Connect() {
     const std::lock_guard lock(mutex_);
     woken_by = std::move(alarm_);
     request.set_after_sequence(sequence_);
+    request.set_again(options_.again);
     connected_at_ = sequence_;
     connection = new Connection(shared_from_this(), std::move(request));  // goes in OnDone
     context_ = connection->context();

@@ -29,6 +29,7 @@ struct WatchOptions {
   std::string job_id;
   std::uint32_t generation = 0;
   std::uint64_t after_sequence = 0;  // the last processed event
+  bool again = false;  // as in WatchRequest, for a generation that another controller has started
 };
 
 class EventStream : public std::enable_shared_from_this<EventStream> {

@@ -54,8 +54,12 @@ class HostDaemon {
     // Called once, at the end: OK after GenerationEnded, else the reason why the stream broke.
     DoneCallback on_end;
   };
+  struct WatchedGeneration {
+    int number = 0;
+    bool again = false;  // as in v1::WatchRequest
+  };
   // The watch of a daemon of another host continues over broken connections until Abandon.
-  virtual void BeginWatch(int generation, WatchCallbacks callbacks) = 0;
+  virtual void BeginWatch(const WatchedGeneration& generation, WatchCallbacks callbacks) = 0;
   // Tells the daemon that the job has ended, so that it can end in parallel with others. No call
   // follows.
   virtual void HangUp() {}

@@ -1,6 +1,7 @@
 #include "cli/host/local_daemon.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/local_socket.h"
 #include "proto/message_line.h"
 #include "runtime/base/files.h"
 #include "runtime/base/process_stat.h"
@@ -99,11 +101,40 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   return status;
 }
 
+StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Adopt(LocalDaemonOptions options,
+                                                          const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(PrivateFolder joined, PrivateFolder::Join(folder));
+  DS_ASSIGN_OR_RETURN(UniqueFd connection, ConnectUnix(folder / ::dsrun::v1::kLocalSocket));
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return ErrnoError(errno, folder.string());
+  }
+  std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options), std::move(connection)));
+  daemon->folder_ = std::move(joined);
+  daemon->adopted_ = true;
+  daemon->daemon_pid_ = peer.pid;
+  daemon->daemon_ = OpenProcess(peer.pid);
+  const std::optional<ProcessStat> stat = ReadProcessStat(peer.pid);
+  if (!daemon->daemon_.valid() || !stat.has_value()) return UnavailableError("dsrund has ended");
+  daemon->guardian_pid_ = stat->parent;
+  daemon->guardian_ = OpenProcess(stat->parent);
+  return daemon;
+}
+
+bool LocalDaemon::CanBeAdopted() const {
+  return ::access((folder() / ::dsrun::v1::kLocalSocket).c_str(), F_OK) == 0;
+}
+
 LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
 
 StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
   DS_ASSIGN_OR_RETURN(folder_, PrivateFolder::Make());
-  DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
+  Pipe controller;
+  if (options_.controller_fd < 0) {
+    DS_ASSIGN_OR_RETURN(controller, MakePipe());
+  }
+  const int bound_by = options_.controller_fd < 0 ? controller.read.get() : options_.controller_fd;
   DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
   std::vector<std::string> arguments = {options_.dsrund.string(),
                                         "--job=" + options_.job_id,
@@ -117,7 +148,7 @@ StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
     arguments.push_back("--open-files=" + std::to_string(open_files));
   if (!options_.dsrank.empty()) arguments.push_back("--dsrank=" + options_.dsrank.string());
   const std::array inherited = {InheritedFd{connection.get(), kChildConnectionFd},
-                                InheritedFd{controller.read.get(), kChildControllerFd},
+                                InheritedFd{bound_by, kChildControllerFd},
                                 InheritedFd{ready.write.get(), kChildReadyFd}};
   DS_ASSIGN_OR_RETURN(guardian_pid_,
                       SpawnInNewSession(options_.dsrund.string(), std::move(arguments), inherited));
@@ -219,6 +250,10 @@ void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
 
 Status LocalDaemon::ReapGuardian(const NoticeCallback& notice) {
   if (guardian_.valid()) AwaitGuardian(notice);
+  if (adopted_) {  // its status goes to its new parent
+    EndRemainingProcesses(notice);
+    return OkStatus();
+  }
   int status = 0;
   pid_t waited = -1;
   do {

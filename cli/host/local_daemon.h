@@ -34,6 +34,9 @@ struct LocalDaemonOptions {
   std::filesystem::path dsrank;  // empty: in the folder of dsrund
   std::chrono::milliseconds start_timeout{10'000};
   int interrupt_fd = -1;  // cancels the start when readable; owned by the caller
+  // The read end of the pipe that binds the daemon, if its write end does not depend on this
+  // process alone; owned by the caller. -1: a pipe of its own.
+  int controller_fd = -1;
 };
 
 class LocalDaemon final : public DaemonClient {
@@ -42,6 +45,14 @@ class LocalDaemon final : public DaemonClient {
   // kUnavailable: it ended instead; the message, or stderr, has the reason. kCancelled:
   // interrupted. After an error no process remains.
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
+
+  // Takes over the daemon with this private folder from a process that has ended. kUnavailable: no
+  // daemon accepts connections there.
+  static StatusOr<std::unique_ptr<LocalDaemon>> Adopt(LocalDaemonOptions options,
+                                                      const std::filesystem::path& folder);
+
+  // Returns whether Adopt can take over the daemon: the folder's file system has sockets.
+  bool CanBeAdopted() const;
 
   // Calls Close and ignores its result.
   ~LocalDaemon() override;
@@ -53,7 +64,8 @@ class LocalDaemon final : public DaemonClient {
   // Returns the daemon's private folder, which Close removes.
   const std::filesystem::path& folder() const { return folder_.path(); }
 
-  // Does not wait for the daemon's end. Idempotent.
+  // Does not wait for the daemon's end. Idempotent. Without effect on a daemon that is bound by the
+  // caller's pipe.
   void HangUp() override { controller_pipe_.Reset(); }
   // Also kills dsrund, because it may be stopped; its guardian ends its ranks.
   void Abandon() override;
@@ -92,7 +104,8 @@ class LocalDaemon final : public DaemonClient {
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
   bool closed_ = false;
   bool refused_ = false;   // dsrund has reported why it does not start
-  int guardian_pid_ = -1;  // child of this process
+  int guardian_pid_ = -1;  // child of this process, unless adopted_
+  bool adopted_ = false;
   int daemon_pid_ = -1;
   UniqueFd guardian_;  // pidfds of the two
   UniqueFd daemon_;

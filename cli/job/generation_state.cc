@@ -132,10 +132,12 @@ std::string GenerationState::FindLog(const Verdict& verdict) const {
 
 void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank) {
   --unanswered_launches_;
-  if (answer.answer.ok()) {
+  const bool runs_already =
+      parts_.is_taken_over && answer.answer.status().code() == StatusCode::kAlreadyExists;
+  if (answer.answer.ok() || runs_already) {
     hosts_[node_rank].launched = true;
     ++open_streams_;
-    Act(node_rank, WatchHost());
+    Act(node_rank, WatchHost{.again = parts_.is_taken_over});
     if (stop_grace_.has_value()) StopHost(node_rank);
   } else {
     // Who cancels a launch is to blame, and not the host that has not answered.

@@ -56,6 +56,7 @@ class GenerationState {
 
   struct Parts {
     int number = 0;
+    bool is_taken_over = false;  // another GenerationState has launched its ranks, at least partly
     const JobPlan* job;
     const RankProgram* program;
     const PreparedHosts* hosts;

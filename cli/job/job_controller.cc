@@ -68,10 +68,11 @@ class JobController::Inputs {
 };
 
 JobController::JobController(JobPlan job, const Program* program,
-                             const std::vector<HostDaemon*>& daemons, JobObserver* observer,
+                             std::map<int, HostDaemon*> daemons, JobObserver* observer,
                              const Options& options)
     : options_(options),
       program_(program),
+      daemons_(std::move(daemons)),
       inputs_(std::make_shared<Inputs>()),
       machine_(
           std::move(job),
@@ -89,9 +90,8 @@ JobController::JobController(JobPlan job, const Program* program,
                [this](int host, std::chrono::nanoseconds boot_time) {
                  return daemons_.at(host)->ConvertTime(boot_time);
                },
-           .absent = options.spares == nullptr ? AbsentHosts() : options.spares->absent_hosts()}) {
-  for (std::size_t i = 0; i < daemons.size(); ++i) daemons_[static_cast<int>(i)] = daemons[i];
-}
+           .absent = options.spares == nullptr ? AbsentHosts() : options.spares->absent_hosts(),
+           .keep_state = options.keep_state}) {}
 
 JobController::~JobController() { inputs_->Close(); }
 
@@ -105,8 +105,14 @@ void JobController::OnStop() { inputs_->PutUrgent(UserSignal{options_.stop->sign
 
 void JobController::OnHostChange(const HostChange& change) { inputs_->PutUrgent(change); }
 
-JobOutcome JobController::Run() {
-  Perform(machine_.Begin());
+JobOutcome JobController::Run() { return Handle(machine_.Begin()); }
+
+JobOutcome JobController::Resume(const v1::JobState& state) {
+  return Handle(machine_.Resume(state));
+}
+
+JobOutcome JobController::Handle(const JobActions& first) {
+  Perform(first);
   while (!machine_.ended()) {
     const std::chrono::nanoseconds now = BootTime();
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(
@@ -160,7 +166,7 @@ Status JobController::StartInput(HostDaemon* daemon, const v1::LaunchRequest& la
       });
 }
 
-void JobController::Do(const JobAction& action, WatchHost) {
+void JobController::Do(const JobAction& action, const WatchHost& watch) {
   const auto on_events = [inputs = inputs_, host = action.host, generation = action.generation](
                              std::shared_ptr<const v1::EventBatch> batch) {
     inputs->Put(HostEvents{host, generation, std::move(batch)});
@@ -169,7 +175,8 @@ void JobController::Do(const JobAction& action, WatchHost) {
                        generation = action.generation](const Status& status) {
     inputs->Put(StreamEnd{host, generation, status});
   };
-  daemons_.at(action.host)->BeginWatch(action.generation, {on_events, on_end});
+  daemons_.at(action.host)
+      ->BeginWatch({.number = action.generation, .again = watch.again}, {on_events, on_end});
 }
 
 void JobController::Do(const JobAction& action, AbandonHost) {

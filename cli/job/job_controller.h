@@ -39,13 +39,17 @@ class JobController {
     // Called on a separate thread while a restart waits for a process that does not end; may be
     // null.
     HostDaemon::NoticeCallback tell_of_wait = nullptr;
+    // JobMachine::Parts::keep_state; may be null.
+    std::function<void(std::optional<v1::JobState>)> keep_state = nullptr;
   };
-  // `daemons` are indexed by host of job.world; null for the absent hosts of `spares`.
-  JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
+  // `daemons` are indexed by number; the absent hosts of `spares` have none.
+  JobController(JobPlan job, const Program* program, std::map<int, HostDaemon*> daemons,
                 JobObserver* observer, const Options& options);
   ~JobController();
 
   JobOutcome Run();
+  // Takes over the generation of ranks that runs in this state, and then does the same as Run.
+  JobOutcome Resume(const v1::JobState& state);
 
   // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 are forwarded to its ranks.
   // Returns the step that the caller must apply to daemons and calls, because this thread may be
@@ -59,12 +63,13 @@ class JobController {
  private:
   class Inputs;  // the queue of inputs
 
+  JobOutcome Handle(const JobActions& first);
   void Perform(const JobActions& actions);
   // Sends the request; its response becomes an input.
   template <typename Request>
   void Do(const JobAction& action, const Request& request);
   void Do(const JobAction& action, const v1::LaunchRequest& request);
-  void Do(const JobAction& action, WatchHost);
+  void Do(const JobAction& action, const WatchHost& watch);
   void Do(const JobAction& action, AbandonHost);
   void Do(const JobAction& action, const GiveHostUp& give_up);
   void Do(const JobAction& action, const StartReplacement& start);

@@ -8,8 +8,10 @@
 
 #include "cli/host/host_daemon.h"
 #include "cli/job/memory_shortage.h"
+#include "cli/job/program_state.h"
 #include "cli/job/python_versions.h"
 #include "cli/job/verdict/make_verdict.h"
+#include "cli/job/verdict/verdict_message.h"
 #include "cli/job/wire_requests.h"
 
 namespace ds::cli {
@@ -154,6 +156,49 @@ JobMachine::JobMachine(JobPlan job, Parts parts)
 JobActions JobMachine::Begin() {
   BeginGeneration();
   return std::exchange(actions_, {});
+}
+
+JobActions JobMachine::Resume(const v1::JobState& state) {
+  generation_ = state.generation();
+  saved_ = state.saved();
+  next_number_ = state.next_number();
+  job_.master_addr = state.master_addr();
+  lost_.clear();
+  restarts_.Restore(state.used_restarts(), state.has_previous()
+                                               ? std::optional(ReadVerdictMessage(state.previous()))
+                                               : std::nullopt);
+  spares_.Restore({state.used_spares().begin(), state.used_spares().end()});
+  program_ = ReadProgramState(state.program());
+  for (int i = 0; i < state.places_size(); ++i) {
+    const v1::HostPlace& place = state.places(i);
+    if (place.host() != prepared_[i].host) PutInPlace(job_.host(place.host()), i, &job_);
+    prepared_[i] = {.number = place.number(), .host = place.host(), .answer = place.answer()};
+  }
+  for (int i = 0; i < state.places_size(); ++i) {
+    static_cast<void>(BindHost(*prepared_[i].answer, i, &job_));  // it was possible before
+  }
+  RunGeneration(state.rank_key(), /*is_taken_over=*/true);
+  return std::exchange(actions_, {});
+}
+
+v1::JobState JobMachine::MakeState(const std::string& rank_key) const {
+  v1::JobState state;
+  state.set_generation(generation_);
+  state.set_rank_key(rank_key);
+  state.set_master_addr(job_.master_addr);
+  state.set_saved(saved_);
+  state.set_next_number(next_number_);
+  for (const PreparedHost& host : prepared_) {
+    v1::HostPlace* place = state.add_places();
+    place->set_number(host.number);
+    place->set_host(host.host);
+    *place->mutable_answer() = *host.answer;
+  }
+  for (const int spare : spares_.used()) state.add_used_spares(spare);
+  state.set_used_restarts(restarts_.used());
+  if (restarts_.previous()) *state.mutable_previous() = MakeVerdictMessage(*restarts_.previous());
+  *state.mutable_program() = MakeProgramState(program_);
+  return state;
 }
 
 JobActions JobMachine::Handle(const JobInput& input, Time now) {
@@ -522,8 +567,14 @@ void JobMachine::PassFence() {
                 [&](const auto& each) { return !FindNodeRank(prepared_, each.first).has_value(); });
   if (!early_losses_.empty()) return ConcludeEarlyLosses();
   if (fence_.Remaining(now_) > Time(0)) return;
+  RunGeneration(parts_.draw_key(), /*is_taken_over=*/false);
+}
+
+void JobMachine::RunGeneration(const std::string& rank_key, bool is_taken_over) {
+  if (parts_.keep_state) parts_.keep_state(MakeState(rank_key));
   phase_ = Phase::kRunning;
   run_.emplace(GenerationState::Parts{.number = generation_,
+                                      .is_taken_over = is_taken_over,
                                       .job = &job_,
                                       .program = &program_,
                                       .hosts = &prepared_,
@@ -531,7 +582,7 @@ void JobMachine::PassFence() {
                                       .stop = stop_,
                                       .has_input = parts_.has_input,
                                       .timeout = FromSeconds(job_.flags.lease_seconds),
-                                      .rank_key = parts_.draw_key(),
+                                      .rank_key = rank_key,
                                       .convert_time = parts_.convert_time,
                                       .actions = &actions_});
   run_->Begin();
@@ -554,6 +605,7 @@ void JobMachine::FollowGeneration() {
   // When it is heard of, and not when the last host has ended its ranks: pauses are forgotten.
   if (run_->failed() && !pause_.has_value()) pause_ = parts_.find_own_pause();
   if (!run_->ended()) return;
+  if (parts_.keep_state) parts_.keep_state(std::nullopt);
   for (const int node_rank : run_->lost()) Lose(node_rank, run_->HasEnded(node_rank));
   unended_ = run_->unended();
   if (!run_->saved().empty()) saved_ = run_->saved();

@@ -34,6 +34,7 @@
 #include "cli/job/spares.h"
 #include "cli/job/user_stop.h"
 #include "cli/job/verdict/verdict.h"
+#include "proto/agent.pb.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -63,6 +64,14 @@ class RestartPolicy {
 
   // `obstacle` is the reason why no generation can follow, independent of the verdict; "" = none.
   RestartDecision Decide(const Verdict& verdict, const std::string& obstacle = "");
+
+  // The restarts so far, and the verdict before the last one.
+  int used() const { return used_; }
+  const std::optional<Verdict>& previous() const { return previous_; }
+  void Restore(int used, std::optional<Verdict> previous) {
+    used_ = used;
+    previous_ = std::move(previous);
+  }
 
  private:
   const int max_restarts_;
@@ -109,6 +118,9 @@ class JobMachine {
     std::function<std::int64_t()> unix_nanos;                 // this machine's clock
     ConvertTimeCallback convert_time;
     AbsentHosts absent = {};  // to be replaced by spares
+    // Receives the state of a generation before its ranks are launched, without the daemons;
+    // nullopt at its end. May be null.
+    std::function<void(std::optional<v1::JobState>)> keep_state = nullptr;
   };
   // All pointers must outlive this object.
   JobMachine(JobPlan job, Parts parts);
@@ -116,6 +128,9 @@ class JobMachine {
   JobMachine& operator=(const JobMachine&) = delete;
 
   JobActions Begin();
+  // Begins with a generation that another JobMachine has launched, or was launching, in place of
+  // Begin. `state` is what that one has kept.
+  JobActions Resume(const v1::JobState& state);
   // Handles an input, and everything due at `now`.
   JobActions Handle(const JobInput& input, Time now);
   // Returns the time of the next due action; nullopt: none without an input.
@@ -181,6 +196,9 @@ class JobMachine {
   void OnReplacementFailed(const std::string& why);
   void OnReplacementPrepared();
   void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer);
+  v1::JobState MakeState(const std::string& rank_key) const;
+  // Launches the ranks, or takes them over.
+  void RunGeneration(const std::string& rank_key, bool is_taken_over);
   void AwaitFence();
   // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
   // job.

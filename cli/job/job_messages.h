@@ -68,7 +68,9 @@ using JobInput = std::variant<TimePassed, UserSignal, HostChange, Answer<v1::Pre
                               StreamEnd, HostGone, ReplacementAnswer, ProgramAnswer>;
 
 // Actions that are not a request to the host's daemon.
-struct WatchHost {};     // results: HostEvents and one StreamEnd
+struct WatchHost {     // results: HostEvents and one StreamEnd
+  bool again = false;  // as in v1::WatchRequest
+};
 struct AbandonHost {};   // ends its calls in progress; result: StreamEnd
 struct GiveHostUp {      // permanently, and waits for its processes; result: HostGone
   bool release = false;  // its daemon responds and has no ranks: it is to end

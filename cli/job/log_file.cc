@@ -61,6 +61,7 @@ int LogFile::Rotate() {
 }
 
 int LogFile::WriteOrUndo(std::string_view text) {
+  if (ledger_ != nullptr) ledger_->OnAppend(path_, size_);
   std::uint64_t written = 0;
   int error = 0;
   while (error == 0 && written < text.size()) {

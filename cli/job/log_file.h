@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/job/write_ledger.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -25,8 +26,9 @@ struct LogLimit {
 class LogFile {
  public:
   // The first Append opens or creates the file.
-  explicit LogFile(std::filesystem::path path, const LogLimit& limit = {})
-      : path_(std::move(path)), limit_(limit) {}
+  explicit LogFile(std::filesystem::path path, const LogLimit& limit = {},
+                   WriteLedger* ledger = nullptr)
+      : path_(std::move(path)), limit_(limit), ledger_(ledger) {}
 
   // The result of Append.
   struct Appended {
@@ -46,7 +48,8 @@ class LogFile {
 
   std::filesystem::path path_;
   LogLimit limit_;
-  UniqueFd file_;  // invalid before the first call and after a failed rotation
+  WriteLedger* ledger_;  // null: none
+  UniqueFd file_;        // invalid before the first call and after a failed rotation
   std::uint64_t size_ = 0;
   std::size_t appended_ = 0;  // of a text that is larger than a file may be
 };

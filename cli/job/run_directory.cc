@@ -225,8 +225,16 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path)
   return run;
 }
 
+Status RunDirectory::ContinueWriting(WriteLedger* ledger) {
+  DS_RETURN_IF_ERROR(ledger->Undo());
+  ledger_ = ledger;
+  if (ledger->has_metrics()) OpenMetrics();
+  return OpenEvents();
+}
+
 Status RunDirectory::OpenEvents() {
-  const Status opened = events_.emplace(path_ / "events.jsonl").Append("").status;
+  const Status opened =
+      events_.emplace(path_ / "events.jsonl", LogLimit(), ledger_).Append("").status;
   return opened.ok() ? OkStatus() : CannotWrite(path_, opened);
 }
 
@@ -300,6 +308,11 @@ Status RunDirectory::RemoveVerdict() {
   return error ? ErrnoError(error.value(), (path_ / "verdict.json").string()) : OkStatus();
 }
 
+void RunDirectory::OpenMetrics() {
+  metrics_.emplace(path_ / "metrics.jsonl", LogLimit(), ledger_);
+  if (ledger_ != nullptr) ledger_->OnMetrics();
+}
+
 LogFile::Appended RunDirectory::MakeRankLogs(int generation, int rank) {
   LogFile::Appended made;
   for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
@@ -329,7 +342,7 @@ LogFile::Appended RunDirectory::AppendOnce(const HostEvent& event) {
 
 // Made with the first step: every file costs a start its share, and most programs report no steps.
 LogFile::Appended RunDirectory::AppendMetrics(const std::string& line) {
-  if (!metrics_.has_value()) metrics_.emplace(path_ / "metrics.jsonl");
+  if (!metrics_.has_value()) OpenMetrics();
   return metrics_->Append(line);
 }
 
@@ -387,7 +400,7 @@ LogFile* RunDirectory::FindLog(const LogKey& key) {
   }
   LogFile file(
       path_ / "logs" / std::to_string(log_generation_) / RankFileName(key.first, key.second),
-      log_limit_);
+      log_limit_, ledger_);
   return &logs_.emplace(key, OpenedLog{std::move(file), ++log_uses_}).first->second.file;
 }
 

@@ -59,6 +59,9 @@ class RunDirectory {
   // object may be called then, except WriteVerdict when the child has ended.
   Status TakeOverLock() { return lock_->TakeOver(); }
   void LeaveLock() { lock_.reset(); }
+  // Records all appends in the ledger from now on, which the caller keeps, and goes on after a
+  // writer of the same job that was killed: its last append is undone if its event is not recorded.
+  Status ContinueWriting(WriteLedger* ledger);
   // Returns the number after the last generation with logs.
   StatusOr<int> NextGeneration() const;
   // Limits the logs of the ranks that are opened from now on.
@@ -98,6 +101,7 @@ class RunDirectory {
   static StatusOr<std::unique_ptr<RunDirectory>> Begin(const std::filesystem::path& path);
   Status Lock();
   Status OpenEvents();
+  void OpenMetrics();
   LogFile::Appended AppendOnce(const HostEvent& event);
   LogFile::Appended MakeRankLogs(int generation, int rank);
   LogFile::Appended AppendOutput(const HostEvent& event);
@@ -114,6 +118,7 @@ class RunDirectory {
   std::optional<LogFile> events_;
   std::optional<LogFile> metrics_;
   LogLimit log_limit_;
+  WriteLedger* ledger_ = nullptr;
   struct OpenedLog {
     LogFile file;
     std::uint64_t used;  // log_uses_ at its last use

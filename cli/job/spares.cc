@@ -14,6 +14,18 @@ std::optional<int> SparePool::Take(int slot_count) {
   return static_cast<int>(found - unused_.begin());
 }
 
+std::vector<int> SparePool::used() const {
+  std::vector<int> used;
+  for (std::size_t i = 0; i < unused_.size(); ++i) {
+    if (unused_[i] == 0) used.push_back(static_cast<int>(i));
+  }
+  return used;
+}
+
+void SparePool::Restore(const std::vector<int>& used) {
+  for (const int spare : used) unused_[static_cast<std::size_t>(spare)] = 0;
+}
+
 bool SparePool::Covers(const std::vector<int>& slot_counts) const {
   SparePool left = *this;
   return std::all_of(slot_counts.begin(), slot_counts.end(),

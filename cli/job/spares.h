@@ -28,6 +28,8 @@ class SparePool {
   std::optional<int> Take(int slot_count);
   // Returns whether lost hosts with these numbers of slots could all be replaced.
   bool Covers(const std::vector<int>& slot_counts) const;
+  std::vector<int> used() const;
+  void Restore(const std::vector<int>& used);
 
  private:
   std::vector<int> unused_;  // slot counts by spare; 0 = used

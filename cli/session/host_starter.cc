@@ -47,7 +47,43 @@ std::shared_future<StatusOr<DaemonBinary>> ReadInBackground() {
   return binary;
 }
 
+// A daemon that has ended while no process held a connection to it.
+class EndedDaemon : public HostDaemon {
+ public:
+  explicit EndedDaemon(Status why)
+      : why_(UnavailableError("the daemon of this machine: " + why.message())) {}
+  void Begin(const v1::PrepareRequest&, AnswerCallback<v1::PrepareResponse> done) override {
+    done(why_);
+  }
+  void Begin(const v1::LaunchRequest&, AnswerCallback<v1::LaunchResponse> done) override {
+    done(why_);
+  }
+  void Begin(const v1::StopRequest&, AnswerCallback<v1::StopResponse> done) override { done(why_); }
+  void Begin(const v1::SignalRequest&, AnswerCallback<v1::SignalResponse> done) override {
+    done(why_);
+  }
+  void Begin(const v1::ShareRequest&, AnswerCallback<v1::ShareResponse> done) override {
+    done(why_);
+  }
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return why_; }
+  void BeginWatch(const WatchedGeneration&, WatchCallbacks callbacks) override {
+    callbacks.on_end(why_);
+  }
+
+ private:
+  const Status why_;
+};
+
 }  // namespace
+
+StatusOr<std::unique_ptr<JobAuthority>> MakeAuthority(const JobPlan& plan) {
+  bool any = false;
+  for (int i = 0; i < plan.host_count(); ++i) any = any || plan.host(i).remote;
+  if (!any) return std::unique_ptr<JobAuthority>();
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  DS_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(plan.job_id));
+  return std::make_unique<JobAuthority>(std::move(authority));
+}
 
 // The material of the fan-out, by place in the list of hosts to start. A start that is given up
 // keeps a reference.
@@ -61,13 +97,13 @@ struct HostStarter::RemoteHosts {
   std::shared_ptr<grpc::ChannelCredentials> made;  // of these, for all
 };
 
-HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
-    : plan_(plan),
-      known_hosts_(std::move(known_hosts)),
-      timeout_(FromSeconds(plan->flags.ssh_timeout)),
-      lease_(FromSeconds(plan->flags.lease_seconds)),
+HostStarter::HostStarter(Options options)
+    : options_(std::move(options)),
+      plan_(options_.plan),
+      timeout_(FromSeconds(plan_->flags.ssh_timeout)),
+      lease_(FromSeconds(plan_->flags.lease_seconds)),
       leases_(lease_) {
-  for (int i = 0; i < static_cast<int>(plan->world.hosts.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(plan_->world.hosts.size()); ++i) {
     places_.push_back({.number = i, .host = i, .node_rank = i});
   }
 }
@@ -115,10 +151,7 @@ StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
   for (const auto& [node_rank, each] : failed) {
     absent_.failures.emplace(node_rank, MakeUnreachableVerdict(each));
   }
-  for (const Replacement& place : places_) {
-    const auto daemon = daemons_.find(place.number);
-    started.daemons.push_back(daemon == daemons_.end() ? nullptr : daemon->second.get());
-  }
+  for (const auto& [number, daemon] : daemons_) started.daemons[number] = daemon.get();
   started.master_addr = FindMasterAddress();
   return started;
 }
@@ -150,6 +183,7 @@ StatusOr<StartedReplacement> HostStarter::StartReplacement(const Replacement& re
 void HostStarter::ReleaseHosts() {
   leases_.Release();
   for (const auto& [number, daemon] : daemons_) daemon->HangUp();
+  if (options_.on_release) options_.on_release();
 }
 
 void HostStarter::AwaitHosts(const NoticeCallback& notice) {
@@ -176,15 +210,75 @@ bool HostStarter::KillHosts() {
 }
 
 Status HostStarter::StartLocal(int number) {
-  DS_ASSIGN_OR_RETURN(
-      std::unique_ptr<LocalDaemon> daemon,
-      LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupter_->fd()}));
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon,
+                      LocalDaemon::Start({.job_id = plan_->job_id,
+                                          .interrupt_fd = interrupter_->fd(),
+                                          .controller_fd = options_.controller_fd}));
+  KeepLocal(number, std::move(daemon));
+  return OkStatus();
+}
+
+void HostStarter::KeepLocal(int number, std::unique_ptr<LocalDaemon> daemon) {
   {
     const std::lock_guard lock(mutex_);
     local_.push_back(daemon.get());
+    v1::DaemonState& way = ways_[number];
+    way.set_number(number);
+    way.set_folder(daemon->folder().string());
+    way.set_bound(!daemon->CanBeAdopted());
   }
   Keep(number, std::move(daemon));
-  return OkStatus();
+}
+
+StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, NoticeCallback notice) {
+  notice_ = std::move(notice);
+  std::shared_ptr<grpc::ChannelCredentials> made;
+  v1::Credentials controller;
+  if (options_.authority != nullptr) {
+    DS_ASSIGN_OR_RETURN(controller, options_.authority->IssueController());
+    made = MakeChannelCredentials(controller);
+  }
+  for (const v1::DaemonState& way : state.daemons()) {
+    if (way.target().empty()) {
+      StatusOr<std::unique_ptr<LocalDaemon>> daemon = LocalDaemon::Adopt(
+          {.job_id = plan_->job_id, .controller_fd = options_.controller_fd}, way.folder());
+      if (daemon.ok()) {
+        KeepLocal(way.number(), *std::move(daemon));
+      } else {
+        Keep(way.number(), std::make_unique<EndedDaemon>(daemon.status()));
+      }
+      continue;
+    }
+    const TlsOptions tls{.credentials = controller,
+                         .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, way.number()),
+                         .lease = lease_,
+                         .made = made};
+    KeepRemote(way, std::make_unique<DaemonClient>(plan_->job_id, way.target(), tls));
+  }
+  StartedHosts started;
+  for (int i = 0; i < state.places_size(); ++i) {
+    const v1::HostPlace& place = state.places(i);
+    places_[i] = {.number = place.number(), .host = place.host(), .node_rank = i};
+  }
+  for (const auto& [number, daemon] : daemons_) started.daemons[number] = daemon.get();
+  started.master_addr = state.master_addr();
+  return started;
+}
+
+void HostStarter::Describe(v1::JobState* state) {
+  const std::lock_guard lock(mutex_);
+  for (const v1::HostPlace& place : state->places()) {
+    *state->add_daemons() = ways_.at(place.number());
+  }
+}
+
+void HostStarter::KeepRemote(const v1::DaemonState& way, std::unique_ptr<DaemonClient> daemon) {
+  addresses_[way.number()] = way.address();
+  {
+    const std::lock_guard lock(mutex_);
+    ways_[way.number()] = way;
+  }
+  Keep(way.number(), std::move(daemon));
 }
 
 StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
@@ -197,16 +291,10 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     target.node_rank = place.number;
     hosts->targets.push_back(std::move(target));
   }
-  if (!authority_.has_value()) {
-    // Keys are in this process from now on: no core file of it, and no other process of the user
-    // looks into it. What it starts is not bound by that.
-    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(plan_->job_id));
-  }
-  DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
+  DS_ASSIGN_OR_RETURN(hosts->controller, options_.authority->IssueController());
   hosts->made = MakeChannelCredentials(hosts->controller);
   for (const Replacement& place : places) {
-    DS_ASSIGN_OR_RETURN(v1::Credentials credentials, authority_->IssueDaemon(place.number));
+    DS_ASSIGN_OR_RETURN(v1::Credentials credentials, options_.authority->IssueDaemon(place.number));
     hosts->credentials.push_back(std::move(credentials));
   }
   hosts->notices.resize(places.size());
@@ -216,21 +304,25 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
                 .lease_decides = plan_->flags.lease_decides,
                 .binary = ReadInBackground(),
                 .transport = plan_->flags.transport,
-                .host_keys = std::make_shared<HostKeys>(known_hosts_)};
+                .host_keys = std::make_shared<HostKeys>(options_.known_hosts)};
   return hosts;
 }
 
 void HostStarter::Accept(RemoteHosts* hosts, int index, StartedDaemon* started) {
   const int number = hosts->places[index].number;
   hosts->notices[index] = started->notice;
-  addresses_[number] = started->address;
+  v1::DaemonState way;
+  way.set_number(number);
+  way.set_target(started->target());
+  way.set_address(started->address);
+  way.set_bound(started->tunnel != nullptr);
   const TlsOptions tls{.credentials = hosts->controller,
                        .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
                        .lease = lease_,
                        .made = hosts->made};
   // At once: its lease must last until the slowest host is ready.
-  Keep(number, std::make_unique<DaemonClient>(plan_->job_id, started->target(), tls,
-                                              std::move(started->tunnel)));
+  KeepRemote(way, std::make_unique<DaemonClient>(plan_->job_id, started->target(), tls,
+                                                 std::move(started->tunnel)));
 }
 
 StatusOr<std::map<int, FailedHost>> HostStarter::StartRemote(

@@ -27,6 +27,7 @@
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
 #include "cli/remote/job_authority.h"
+#include "proto/agent.pb.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -34,10 +35,15 @@ namespace ds::cli {
 // The result of a start. If a host failed and spares cannot replace all that failed, the others are
 // released.
 struct StartedHosts {
-  std::vector<FailedHost> failed;    // empty if spares can replace them: see absent_hosts
-  std::vector<HostDaemon*> daemons;  // by node rank; null for absent hosts
-  std::string master_addr;           // address of rank 0 for the other hosts: the user's, if given
+  std::vector<FailedHost> failed;      // empty if spares can replace them: see absent_hosts
+  std::map<int, HostDaemon*> daemons;  // by number; none of absent hosts
+  std::string master_addr;  // address of rank 0 for the other hosts: the user's, if given
 };
+
+// Makes the authority of a job that has other hosts; null for one that has none. Keys are in this
+// process from then on: no core file of it, and no other process of the user looks into it, nor
+// into its forks. Other programs that it starts are not bound by that.
+StatusOr<std::unique_ptr<JobAuthority>> MakeAuthority(const JobPlan& plan);
 
 struct StartedDaemon;
 
@@ -45,9 +51,16 @@ class HostStarter : public ReplacementStarter {
   struct RemoteHosts;
 
  public:
-  // `plan` must outlive this object. `known_hosts` is the job's file for the keys of hosts that
-  // were unknown.
-  HostStarter(const JobPlan* plan, std::filesystem::path known_hosts);
+  // The caller keeps everything that pointers lead to.
+  struct Options {
+    const JobPlan* plan;
+    std::filesystem::path known_hosts;  // the job's file for the keys of hosts that were unknown
+    const JobAuthority* authority = nullptr;  // null: no host is remote
+    int controller_fd = -1;                   // as in LocalDaemonOptions
+    // Called by ReleaseHosts, to close the other end of controller_fd; may be null.
+    std::function<void()> on_release = nullptr;
+  };
+  explicit HostStarter(Options options);
   ~HostStarter() override;
 
   using NoticeCallback = std::function<void(const std::string&)>;
@@ -56,6 +69,11 @@ class HostStarter : public ReplacementStarter {
   // for the released ones. `notice` receives texts for the user, on this thread and on the thread
   // of StartReplacement. An error Status means that this machine or the request is at fault.
   StatusOr<StartedHosts> StartHosts(NoticeCallback notice);
+  // Takes over the daemons that another process has started for the job, in place of StartHosts. A
+  // daemon that has ended is replaced by one that answers no call.
+  StatusOr<StartedHosts> AdoptHosts(const v1::JobState& state, NoticeCallback notice);
+  // Adds the daemons of the places to the state.
+  void Describe(v1::JobState* state);
   // Cancels: starts of hosts and of ranks return as soon as possible, and later ones at once. Their
   // failures are not worth showing.
   void Interrupt();
@@ -80,6 +98,8 @@ class HostStarter : public ReplacementStarter {
   // Keeps the daemon, and renews its lease from now on.
   void Keep(int number, std::unique_ptr<HostDaemon> daemon);
   Status StartLocal(int number);
+  void KeepLocal(int number, std::unique_ptr<LocalDaemon> daemon);
+  void KeepRemote(const v1::DaemonState& way, std::unique_ptr<DaemonClient> daemon);
   // Starts daemons over SSH; returns the hosts that failed, by node rank.
   StatusOr<std::map<int, FailedHost>> StartRemote(const std::vector<Replacement>& places);
   StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<Replacement>& places);
@@ -89,16 +109,16 @@ class HostStarter : public ReplacementStarter {
   bool AreCovered(const std::map<int, FailedHost>& failed) const;
   std::string FindMasterAddress() const;
 
+  const Options options_;
   const JobPlan* const plan_;
-  const std::filesystem::path known_hosts_;
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds lease_;  // of the daemons of other hosts
   NoticeCallback notice_;
-  std::optional<JobAuthority> authority_;  // only with remote hosts
   const std::shared_ptr<Interrupter> interrupter_ = std::make_shared<Interrupter>();
   std::vector<Replacement> places_;  // by node rank: the present host
   AbsentHosts absent_;
   std::map<int, std::string> addresses_;  // dialled address of the daemons of other hosts
+  std::map<int, v1::DaemonState> ways_;   // guarded by mutex_: to all daemons
   // By number. Modified under mutex_.
   std::map<int, std::unique_ptr<HostDaemon>> daemons_;
   LeaseKeeper leases_;  // of the daemons; destroyed before them

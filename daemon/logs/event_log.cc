@@ -1,5 +1,7 @@
 #include "daemon/logs/event_log.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -8,6 +10,15 @@
 
 namespace ds::daemon {
 
+bool IsLasting(const v1::Event& event) {
+  if (event.has_rank_report()) {
+    const v1::RankReport& report = event.rank_report();
+    return !report.has_beacon() && !report.has_step() && !report.has_notice();
+  }
+  return event.has_rank_started() || event.has_rank_exited() || event.has_start_failed() ||
+         event.has_generation_ended();
+}
+
 void EventLog::Append(v1::Event event) {
   event.set_unix_nanos(Clock::System().UnixNanos());
   {
@@ -15,9 +26,22 @@ void EventLog::Append(v1::Event event) {
     if (abandoned_) return;
     event.set_sequence(++last_sequence_);
     appended_bytes_ += event.ByteSizeLong();
+    if (IsLasting(event)) Keep(event);
     entries_.push_back({std::move(event), appended_bytes_});
   }
   changed_.notify_all();
+}
+
+// Keeps only the last phase and the last checkpoint of a rank.
+void EventLog::Keep(const v1::Event& event) {
+  const v1::RankReport& report = event.rank_report();
+  if (report.has_phase() || report.has_checkpoint()) {
+    std::erase_if(lasting_, [&](const v1::Event& each) {
+      return each.rank_report().what_case() == report.what_case() &&
+             each.rank_report().rank() == report.rank();
+    });
+  }
+  lasting_.push_back(event);
 }
 
 void EventLog::Close() {
@@ -41,10 +65,18 @@ void EventLog::Abandon() {
   Acknowledge(std::numeric_limits<std::uint64_t>::max());
 }
 
-StatusOr<EventLog::Watcher> EventLog::Open(std::uint64_t after_sequence) {
+StatusOr<EventLog::Watcher> EventLog::Open(std::uint64_t after_sequence, bool again) {
   Watcher watcher{0, after_sequence};
   {
     const std::lock_guard lock(mutex_);
+    if (again && after_sequence + 1 < first_retained()) {
+      watcher.sent = first_retained() - 1;
+      std::copy_if(lasting_.begin(), lasting_.end(), std::back_inserter(watcher.repeated),
+                   [&](const v1::Event& event) {
+                     return event.sequence() > after_sequence && event.sequence() <= watcher.sent;
+                   });
+      after_sequence = watcher.sent;
+    }
     if (after_sequence > last_sequence_ || after_sequence + 1 < first_retained()) {
       return OutOfRangeError(
           "event " + std::to_string(after_sequence) + " cannot be continued from: events " +
@@ -61,10 +93,15 @@ EventLog::Next EventLog::Wait(Watcher* watcher, Deadline deadline, v1::EventBatc
   batch->Clear();
   std::unique_lock lock(mutex_);
   const auto something = [&] {
-    return watcher->id != watcher_id_ || watcher->sent < last_sequence_ || closed_;
+    return watcher->id != watcher_id_ || !watcher->repeated.empty() ||
+           watcher->sent < last_sequence_ || closed_;
   };
   if (!changed_.wait_until(lock, deadline, something)) return Next::kDeadline;
   if (watcher->id != watcher_id_) return Next::kSuperseded;
+  if (!watcher->repeated.empty()) {
+    FillBatchAgain(watcher, batch);
+    return Next::kBatch;
+  }
   if (watcher->sent >= last_sequence_) return Next::kEnd;
   if (CountBytesUpTo(watcher->sent) - acknowledged_bytes_ >= limits_.ahead_bytes) {
     return Next::kAcknowledge;
@@ -84,6 +121,14 @@ void EventLog::FillBatch(Watcher* watcher, v1::EventBatch* batch) const {
     *batch->add_events() = entries_[i].event;
     watcher->sent = entries_[i].event.sequence();
     if (entries_[i].end - start >= limits_.batch_bytes) return;
+  }
+}
+
+void EventLog::FillBatchAgain(Watcher* watcher, v1::EventBatch* batch) const {
+  for (std::size_t bytes = 0; !watcher->repeated.empty() && bytes < limits_.batch_bytes;) {
+    bytes += watcher->repeated.front().ByteSizeLong();
+    *batch->add_events() = std::move(watcher->repeated.front());
+    watcher->repeated.pop_front();
   }
 }
 

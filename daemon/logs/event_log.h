@@ -7,6 +7,9 @@
 // must then stop reading rank output until `on_space` is called. So the log exceeds its limit only
 // by the contents of the ranks' pipes at their end, and loses nothing.
 //
+// Events that tell the state of the ranks (IsLasting) are kept after that, for a controller that
+// takes over a running generation.
+//
 // Call Append and Close on the loop's thread; all other functions are thread-safe. `on_space` may
 // be called on any thread.
 
@@ -36,6 +39,9 @@ struct EventLogLimits {
   std::size_t ahead_bytes = 1024 * 1024;     // limit of sent and unacknowledged bytes
 };
 
+// Returns true for starts and ends of ranks, their phases, checkpoints, errors and shared values.
+bool IsLasting(const v1::Event& event);
+
 class EventLog {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -54,10 +60,12 @@ class EventLog {
   // A watcher of this log. Opening a second one ends the first.
   struct Watcher {
     std::uint64_t id;
-    std::uint64_t sent;  // the last event returned to this watcher
+    std::uint64_t sent;                   // the last event returned to this watcher
+    std::deque<v1::Event> repeated = {};  // to be returned first
   };
   // Returns kOutOfRange if events after `after_sequence` were dropped, or if it is in the future.
-  StatusOr<Watcher> Open(std::uint64_t after_sequence);
+  // `again`: the watcher gets the lasting ones of the dropped events first.
+  StatusOr<Watcher> Open(std::uint64_t after_sequence, bool again = false);
 
   enum class Next {
     kBatch,        // `batch` holds the next events
@@ -80,6 +88,8 @@ class EventLog {
   std::uint64_t first_retained() const { return last_sequence_ + 1 - entries_.size(); }
   std::uint64_t CountBytesUpTo(std::uint64_t sequence) const;
   void FillBatch(Watcher* watcher, v1::EventBatch* batch) const;
+  void FillBatchAgain(Watcher* watcher, v1::EventBatch* batch) const;
+  void Keep(const v1::Event& event);
   void Drop(std::uint64_t up_to_sequence);
   std::uint64_t retained_bytes() const { return appended_bytes_ - acknowledged_bytes_; }
 
@@ -87,7 +97,8 @@ class EventLog {
   const std::function<void()> on_space_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Entry> entries_;  // guarded by mutex_, like all below
+  std::deque<Entry> entries_;      // guarded by mutex_, like all below
+  std::deque<v1::Event> lasting_;  // by sequence; some are also in entries_
   std::uint64_t last_sequence_ = 0;
   std::uint64_t appended_bytes_ = 0;
   std::uint64_t acknowledged_bytes_ = 0;

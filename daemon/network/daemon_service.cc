@@ -268,7 +268,7 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRe
   const auto log = RunOnLoop(
       loop_, [&] { return supervisor_->FindLog(request.job_id(), request.generation()); });
   if (!log.ok()) return ToGrpc(log.status());
-  auto watcher = (*log)->Open(request.after_sequence());
+  auto watcher = (*log)->Open(request.after_sequence(), request.again());
   if (!watcher.ok()) return ToGrpc(watcher.status());
   // gRPC's deadline is in wall-clock time, which may be changed meanwhile.
   const auto deadline =

@@ -24,6 +24,22 @@ StatusOr<sockaddr_un> MakeAddress(const std::filesystem::path& path) {
   return address;
 }
 
+// A message with one byte and room for one descriptor.
+class DescriptorMessage {
+ public:
+  explicit DescriptorMessage(iovec* data) {
+    message_.msg_iov = data;
+    message_.msg_iovlen = 1;
+    message_.msg_control = control_.data();
+    message_.msg_controllen = control_.size();
+  }
+  msghdr* get() { return &message_; }
+
+ private:
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control_{};
+  msghdr message_{};
+};
+
 }  // namespace
 
 StatusOr<SocketPair> MakeSocketPair() {
@@ -56,6 +72,40 @@ StatusOr<UniqueFd> ConnectUnix(const std::filesystem::path& path) {
     return UnavailableError("no process accepts connections at " + path.string());
   }
   return fd;
+}
+
+Status SendDescriptor(int socket, const UniqueFd& descriptor) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  DescriptorMessage message(&data);
+  cmsghdr* const header = CMSG_FIRSTHDR(message.get());
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = descriptor.get();
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  ssize_t sent = -1;
+  do {
+    sent = ::sendmsg(socket, message.get(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent < 0 ? ErrnoError(errno, "sendmsg") : OkStatus();
+}
+
+StatusOr<UniqueFd> ReceiveDescriptor(int socket) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  DescriptorMessage message(&data);
+  ssize_t received = -1;
+  do {
+    received = ::recvmsg(socket, message.get(), MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  const cmsghdr* const header = received > 0 ? CMSG_FIRSTHDR(message.get()) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    return UnavailableError("the other end of the socket is closed");
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+  return UniqueFd(fd);
 }
 
 }  // namespace ds

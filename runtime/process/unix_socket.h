@@ -1,6 +1,7 @@
 #pragma once
 
-// Unix sockets between processes of one user: connected pairs and listening sockets in a folder.
+// Unix sockets between processes of one user: connected pairs, listening sockets in a folder, and
+// descriptors that are sent over them.
 //
 // Thread-safe.
 
@@ -24,5 +25,11 @@ StatusOr<UniqueFd> ListenUnix(const std::filesystem::path& path);
 
 // Connects without waiting. Fails with kUnavailable when no process listens or the backlog is full.
 StatusOr<UniqueFd> ConnectUnix(const std::filesystem::path& path);
+
+// Sends a descriptor over a unix socket, with one byte. Does not raise SIGPIPE.
+Status SendDescriptor(int socket, const UniqueFd& descriptor);
+
+// Blocks until a descriptor arrives. kUnavailable: the other end is closed.
+StatusOr<UniqueFd> ReceiveDescriptor(int socket);
 
 }  // namespace ds

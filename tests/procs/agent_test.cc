@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/process_stat.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/pipe.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -28,6 +30,12 @@ using ::testing::Not;
 // Each rank prints "ready", and ends when the file "go" exists.
 constexpr const char* kAwaitGo =
     "echo ready $RANK; until [ -e \"$0\" ]; do sleep 0.05; done; echo went $RANK";
+
+int CountOf(const std::string& what, const std::string& text) {
+  int count = 0;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
 
 class AgentTest : public ::testing::Test {
  protected:
@@ -141,10 +149,99 @@ TEST_F(AgentTest, ASecondSignalEndsAStoppedAgent) {
   }
 }
 
-TEST_F(AgentTest, AKilledAgentIsReported) {
+// Ranks print while agents are killed. Neither the logs nor the console lose or double a line.
+TEST_F(AgentTest, AKilledAgentIsReplacedAndNoLineIsLost) {
+  constexpr int kLines = 20'000;
+  constexpr int kKills = 3;
+  // A third of the lines for each agent, so that the kill comes in the middle of the output.
+  std::vector<std::string> command = Job({});
+  command.back() = go().string();
+  command[command.size() - 2] = "i=0; while [ $i -lt " + std::to_string(kLines) +
+                                " ]; do echo line $i; i=$((i+1)); done; echo ready $RANK; "
+                                "until [ -e \"$0\" ]; do sleep 0.05; done; echo went $RANK";
+  Program front(command, Options());
+  std::string told;
+  for (int kill = 1; kill <= kKills; ++kill) {
+    ASSERT_TRUE(front.WaitForOutput("line " + std::to_string(kLines / 10 * kill) + "\n"));
+    ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+    told +=
+        "dsrun: the agent of the job was ended by signal 9; another one has taken over, and the "
+        "ranks go on\n";
+    ASSERT_TRUE(front.WaitForOutput(told)) << front.err();
+  }
+  ASSERT_TRUE(front.WaitForOutput("ready 0"));
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  EXPECT_EQ(Status()["state"], "running");
+  Go();
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  std::string expected;
+  for (int i = 0; i < kLines; ++i) expected += "line " + std::to_string(i) + "\n";
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_EQ(*ReadFile(run() / ("logs/0/rank-0000" + rank + ".out")),
+              expected + "ready " + rank + "\nwent " + rank + "\n");
+  }
+  EXPECT_FALSE(fs::exists(run() / "agent.log"));
+  const std::string events = *ReadFile(run() / "events.jsonl");
+  for (const std::string event : {"rank_started", "rank_exited"}) {
+    EXPECT_EQ(CountOf("\"" + event + "\"", events), 2) << events;
+  }
+}
+
+TEST_F(AgentTest, AKilledAgentOfADetachedJobIsReplaced) {
+  ASSERT_EQ(RunProgram(Job({"--detach"}), Options()).status, 0);
+  Program attached({DS_BIN_DIR "/dsrun", "attach", run().string()}, Options());
+  ASSERT_TRUE(attached.WaitForOutput("attached to the job"));
+  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  ASSERT_TRUE(attached.WaitForOutput("another one has taken over"));
+  EXPECT_EQ(Status()["state"], "running");
+  Go();
+  const ProgramResult result = attached.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("went 0\n"), HasSubstr("went 1\n")));
+}
+
+TEST_F(AgentTest, AStopGoesOnAfterTheAgentWasKilled) {
+  std::vector<std::string> command = Job({"--grace_seconds", "600"});
+  command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
+  Program front(command, Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 0"));
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  front.Signal(SIGINT);
+  ASSERT_TRUE(front.WaitForOutput("told 0"));
+  ASSERT_TRUE(front.WaitForOutput("told 1"));
+  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  ASSERT_TRUE(front.WaitForOutput("another one has taken over"));
+  Go();
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_EQ(Status()["verdict"]["cause"], "user_stop");
+}
+
+TEST_F(AgentTest, StandardInputGoesOnAfterTheAgentWasKilled) {
+  std::vector<std::string> command = Job({});
+  command[command.size() - 2] = "echo ready $RANK; [ $RANK = 1 ] || cat";
+  Pipe input = *MakePipe();
+  ProgramOptions options = Options();
+  options.input_fd = input.read.get();
+  Program front(command, options);
+  ASSERT_TRUE(WriteAll(input.write.get(), "first\n", "input").ok());
+  ASSERT_TRUE(front.WaitForOutput("first\n"));
+  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  ASSERT_TRUE(front.WaitForOutput("another one has taken over"));
+  ASSERT_TRUE(WriteAll(input.write.get(), "second\n", "input").ok());
+  input.write.Reset();
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00000.out"), "ready 0\nfirst\nsecond\n");
+}
+
+TEST_F(AgentTest, AnAgentThatIsKilledWithItsGuardianIsReported) {
   Program front(Job({}), Options());
   ASSERT_TRUE(front.WaitForOutput("ready 1"));
-  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  const int agent = AgentPid();
+  ASSERT_EQ(::kill(ReadProcessStat(agent)->parent, SIGKILL), 0);
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
   const ProgramResult result = front.Wait();
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("the agent of the job has ended without an outcome: process"));

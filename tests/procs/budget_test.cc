@@ -112,10 +112,11 @@ class Job {
     const Clock::time_point begin = Clock::now();
     const auto clients = Connect();
     cli::LeaseKeeper leases(kLongLease);
-    std::vector<cli::HostDaemon*> daemons;
+    std::map<int, cli::HostDaemon*> daemons;
     for (const auto& client : clients) {
-      leases.Add(static_cast<int>(daemons.size()), client.get());
-      daemons.push_back(client.get());
+      const int number = static_cast<int>(daemons.size());
+      leases.Add(number, client.get());
+      daemons.emplace(number, client.get());
     }
     cli::UserStop stop;
     Observer observer;

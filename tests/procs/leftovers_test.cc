@@ -242,6 +242,7 @@ TEST_F(LeftoversTest, OfAJobOfWhichAllWereKilledGoWithTheNextJob) {
   Signal(agent, SIGSTOP);  // else it would see the ends of the others
   KillDaemonAndGuardian();
   dsrun->Signal(SIGKILL);
+  Signal(Find("dsrun-keeper"), SIGKILL);  // else it would start another agent
   Signal(agent, SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 128 + SIGKILL);
   EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";

@@ -67,8 +67,10 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
         {.host = spare_.name, .slots = {0}, .remote = true, .working_directory = "/"});
   }
   program_.argv = argv;
-  std::vector<cli::HostDaemon*> daemons;
-  for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
+  std::map<int, cli::HostDaemon*> daemons;
+  for (const auto& daemon : daemons_) {
+    daemons.emplace(static_cast<int>(daemons.size()), daemon.get());
+  }
   controller_ = std::make_unique<cli::JobController>(
       plan, &program_, daemons, &listener_,
       cli::JobController::Options{

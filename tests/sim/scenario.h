@@ -22,6 +22,7 @@ enum class FaultKind {
   kPauseDsrun,  // for a while
   kUserSignal,
   kFailEverywhere,  // a rank of each host fails, within a second
+  kKillAgent,       // another one takes over, if ranks run
 };
 
 struct Fault {

@@ -24,27 +24,33 @@ SimulatedJob::SimulatedJob(const Scenario& scenario, std::uint64_t seed, const M
     : scenario_(scenario),
       mistakes_(mistakes),
       random_(seed),
-      table_(Seconds(scenario.lease_seconds)) {
+      table_(std::in_place, Seconds(scenario.lease_seconds)) {
   for (const int machine : scenario_.down) {
     // Where spares do not suffice no job begins.
     const bool is_covered = static_cast<int>(absent_.size()) < scenario_.spares;
     if (machine < scenario_.hosts && is_covered) absent_.insert(machine);
   }
-  cli::JobMachine::Parts parts{.program = this, .observer = this, .stop = &stop_};
   for (int number = 0; number < scenario_.hosts; ++number) {
     if (absent_.contains(number)) {
       const std::string host = "h" + std::to_string(number);
-      parts.absent.failures[number] = {
+      failures_.failures[number] = {
           .cause = cli::Cause::kPreflight, .host = host, .message = "host " + host + " is down"};
     } else {
       StartHost(number, number);
     }
   }
+  MakeMachine();
+}
+
+void SimulatedJob::MakeMachine() {
+  cli::JobMachine::Parts parts{
+      .program = this, .observer = this, .stop = &stop_.emplace(), .absent = failures_};
+  parts.keep_state = [this](std::optional<v1::JobState> state) { kept_ = std::move(state); };
   parts.draw_key = [] { return std::string("key"); };
   parts.unix_nanos = [this] { return clock_.now().count(); };
   parts.find_own_pause = [this]() -> std::optional<cli::OwnPause> {
     if (mistakes_.pauses_go_unnoticed) return std::nullopt;
-    return table_.FindOwnPause(clock_.now());
+    return table_->FindOwnPause(clock_.now());
   };
   parts.convert_time = [this](int number, Time boot_time) {
     return ConvertTime(number, boot_time);
@@ -110,7 +116,7 @@ void SimulatedJob::StartHost(int number, int machine) {
   clocks_[number];
   hosts_[number] = std::make_unique<SimulatedHost>(&clock_, std::move(options));
   terms_.emplace(number, cli::LeaseTerm(clock_.now()));
-  table_.Add(number, clock_.now());
+  table_->Add(number, clock_.now());
 }
 
 RankLife SimulatedJob::DrawLife(int generation) {
@@ -146,9 +152,11 @@ Ending SimulatedJob::Run() {
   if (!ended_.has_value()) {
     Violate("the job does not end");
   } else {
-    ending_.outcome = machine_->outcome();
+    if (has_agent_) ending_.outcome = machine_->outcome();
     CheckVerdict();
-    for (const int number : table_.present()) Renew(number, /*release=*/true);
+    if (has_agent_) {
+      for (const int number : table_->present()) Renew(number, /*release=*/true);
+    }
     clock_.RunUntil(*ended_ + kAftermath, [] { return false; });
     CheckNothingLives();
   }
@@ -176,7 +184,51 @@ double SimulatedJob::Draw(double low, double high) {
   return low + (high - low) * (static_cast<double>(random_() >> 11) * 0x1.0p-53);
 }
 
+void SimulatedJob::After(Time wait, std::function<void()> what) {
+  clock_.After(wait, [this, agent = agent_, what = std::move(what)] {
+    if (agent == agent_) what();
+  });
+}
+
+void SimulatedJob::KillAgent() {
+  if (!has_agent_ || machine_->ended()) return;
+  Trace("the agent is killed");
+  ++agent_;
+  has_agent_ = false;
+  waiting_.clear();
+  for (auto& [number, link] : links_) {
+    for (const auto& call : std::exchange(link.calls, {})) call->done = nullptr;
+    link.watched = -1;
+  }
+  if (kept_.has_value()) return clock_.After(Seconds(Draw(0.01, 1)), [this] { TakeOver(); });
+  // Its guardian says so, and leases end the ranks.
+  ending_.outcome = cli::Verdict{.cause = cli::Cause::kInternal, .message = "the agent is gone"};
+  ended_ = clock_.now();
+}
+
+// As in cli/agent/agent.cc.
+void SimulatedJob::TakeOver() {
+  ending_.taken_over = true;
+  has_agent_ = true;
+  const v1::JobState state = *kept_;
+  table_.emplace(Seconds(scenario_.lease_seconds));
+  for (const v1::HostPlace& place : state.places()) {
+    links_[place.number()].abandoned = false;
+    table_->Add(place.number(), clock_.now());
+    terms_.erase(place.number());
+    terms_.emplace(place.number(), cli::LeaseTerm(clock_.now()));
+    clocks_[place.number()] = {};
+  }
+  MakeMachine();
+  stop_->Enter(cli::JobPhase::kRunning);
+  for (int i = 0; i < user_signals_; ++i) static_cast<void>(stop_->OnSignal(SIGINT));
+  Perform(machine_->Resume(state));
+  if (user_signals_ > 0) Feed(cli::UserSignal{SIGINT});
+  Look();
+}
+
 void SimulatedJob::AtDsrun(std::function<void()> what) {
+  if (!has_agent_) return;
   if (paused_) {
     waiting_.push_back(std::move(what));
   } else {
@@ -262,7 +314,7 @@ void SimulatedJob::Do(const cli::JobAction& action, const v1::ShareRequest& /*re
   CallHost<v1::ShareResponse>(action, [] { return OkStatus(); });
 }
 
-void SimulatedJob::Do(const cli::JobAction& action, cli::WatchHost) {
+void SimulatedJob::Do(const cli::JobAction& action, const cli::WatchHost&) {
   Watch(action.host, action.generation);
 }
 
@@ -282,7 +334,7 @@ void SimulatedJob::Do(const cli::JobAction& action, const cli::StartReplacement&
   } else {
     StartHost(action.host, machine);
   }
-  clock_.After(milliseconds(500), [this, number = action.host, answer] {
+  After(milliseconds(500), [this, number = action.host, answer] {
     Feed(cli::ReplacementAnswer{number, answer});
   });
 }
@@ -291,24 +343,24 @@ void SimulatedJob::Do(const cli::JobAction& action, const cli::StartReplacement&
 void SimulatedJob::Do(const cli::JobAction& action, cli::AskProgram) {
   const StatusOr<cli::RankProgram> program =
       Flip(0.1) ? UnavailableError("Stale file handle") : ForGeneration(action.generation);
-  clock_.After(Seconds(Draw(0, 10)), [this, program, generation = action.generation] {
+  After(Seconds(Draw(0, 10)), [this, program, generation = action.generation] {
     Feed(cli::ProgramAnswer{generation, program});
   });
 }
 
 // As LeaseKeeper does it.
 void SimulatedJob::Look() {
-  for (const int number : table_.TakeDue(clock_.now())) Renew(number, /*release=*/false);
-  for (const cli::HostChange& change : table_.TakeChanges(clock_.now(), clock_.now().count())) {
+  for (const int number : table_->TakeDue(clock_.now())) Renew(number, /*release=*/false);
+  for (const cli::HostChange& change : table_->TakeChanges(clock_.now(), clock_.now().count())) {
     Feed(change);
     if (change.awaits_probe()) Probe(change);
   }
   if (ended_.has_value()) return;
   const auto clocks = [this] { return cli::OwnPauses::Clocks{clock_.now(), clock_.now()}; };
-  table_.BeginWait(clocks());
-  clock_.After(table_.look_interval(), [this, clocks] {
+  table_->BeginWait(clocks());
+  After(table_->look_interval(), [this, clocks] {
     AtDsrun([this, clocks] {
-      table_.EndWait(clocks());
+      table_->EndWait(clocks());
       Look();
     });
   });
@@ -324,7 +376,7 @@ void SimulatedJob::Probe(cli::HostChange lost) {
   lost.probe = {hosts_[lost.host]->has_daemon() ? cli::Reachability::kListening
                                                 : cli::Reachability::kUnreachable,
                 "probed"};
-  clock_.After(Seconds(Draw(0, 2)), [this, lost] { Feed(lost); });
+  After(Seconds(Draw(0, 2)), [this, lost] { Feed(lost); });
 }
 
 void SimulatedJob::Renew(int number, bool release) {
@@ -341,7 +393,7 @@ void SimulatedJob::Renew(int number, bool release) {
             terms_.at(number).OnAnswer(*boot, clock_.now());
             clocks_[number].OnAnswer(sent, Time(static_cast<std::int64_t>(*boot)), clock_.now());
           }
-          table_.OnRenewed(number, status, clock_.now());
+          table_->OnRenewed(number, status, clock_.now());
         });
       });
 }

@@ -33,10 +33,11 @@ struct Ending {
   std::vector<std::string> violations;  // of what must always hold; none = all does
   cli::JobOutcome outcome;
   int generations = 0;
-  bool fenced = false;    // a restart has waited for ranks that might still run
-  bool spared = false;    // a spare has taken part from the start
-  bool returned = false;  // a lost host got a new daemon
-  std::string trace;      // of the last moments, for who looks for the reason
+  bool fenced = false;      // a restart has waited for ranks that might still run
+  bool spared = false;      // a spare has taken part from the start
+  bool returned = false;    // a lost host got a new daemon
+  bool taken_over = false;  // by another agent
+  std::string trace;        // of the last moments, for who looks for the reason
 };
 
 // Plays it to its end.
@@ -74,6 +75,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   StatusOr<cli::RankProgram> ForGeneration(int generation) const override;
 
   cli::JobPlan MakePlan() const;
+  void MakeMachine();
   void StartHost(int number, int machine);
   std::optional<int> FindDaemon(int machine) const;  // the number of the last one
   bool IsUnreachable(int machine);
@@ -83,18 +85,23 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void FailEverywhere();
   void PauseDsrun(Time length);
   void SendUserSignal();
+  // Everything that the agent knows is gone, except the state that it has kept.
+  void KillAgent();
+  void TakeOver();
   void OnLaunchAt(int generation);
 
-  // dsrun: what comes while it is paused waits.
+  // dsrun: what comes while it is paused waits, and what comes while it has no agent is lost.
   void AtDsrun(std::function<void()> what);
   void Feed(cli::JobInput input);
+  // Calls `what` later, unless another agent has taken over until then.
+  void After(Time wait, std::function<void()> what);
   void Perform(const cli::JobActions& actions);
   void Do(const cli::JobAction& action, const v1::PrepareRequest& request);
   void Do(const cli::JobAction& action, const v1::LaunchRequest& request);
   void Do(const cli::JobAction& action, const v1::StopRequest& request);
   void Do(const cli::JobAction& action, const v1::SignalRequest& request);
   void Do(const cli::JobAction& action, const v1::ShareRequest& request);
-  void Do(const cli::JobAction& action, cli::WatchHost);
+  void Do(const cli::JobAction& action, const cli::WatchHost& watch);
   void Do(const cli::JobAction& action, cli::AbandonHost);
   void Do(const cli::JobAction& action, cli::GiveHostUp);
   void Do(const cli::JobAction& action, const cli::StartReplacement& start);
@@ -147,9 +154,14 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   std::map<int, Link> links_;
   std::map<int, cli::LeaseTerm> terms_;
   std::map<int, cli::HostClock> clocks_;
-  cli::UserStop stop_;
-  cli::LeaseTable table_;
+  std::optional<cli::UserStop> stop_;
+  int user_signals_ = 0;
+  std::optional<cli::LeaseTable> table_;
+  cli::AbsentHosts failures_;
   std::unique_ptr<cli::JobMachine> machine_;
+  std::optional<v1::JobState> kept_;  // what an agent leaves to its successor
+  int agent_ = 0;                     // number of the agent
+  bool has_agent_ = true;
   bool paused_ = false;
   std::deque<std::function<void()>> waiting_;  // for dsrun to go on
   bool starts_cancelled_ = false;

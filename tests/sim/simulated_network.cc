@@ -24,6 +24,7 @@ void SimulatedJob::Inject(const Fault& fault) {
   if (fault.kind == FaultKind::kPauseDsrun) return PauseDsrun(fault.length);
   if (fault.kind == FaultKind::kUserSignal) return SendUserSignal();
   if (fault.kind == FaultKind::kFailEverywhere) return FailEverywhere();
+  if (fault.kind == FaultKind::kKillAgent) return KillAgent();
   if (const auto daemon = FindDaemon(fault.host); daemon.has_value()) InjectOnHost(fault, *daemon);
 }
 
@@ -58,6 +59,7 @@ void SimulatedJob::InjectOnHost(const Fault& fault, int number) {
     case FaultKind::kPauseDsrun:
     case FaultKind::kUserSignal:
     case FaultKind::kFailEverywhere:
+    case FaultKind::kKillAgent:
       return;
   }
 }
@@ -77,9 +79,10 @@ void SimulatedJob::PauseDsrun(Time length) {
 }
 
 void SimulatedJob::SendUserSignal() {
+  ++user_signals_;
   AtDsrun([this] {
     if (machine_->ended()) return;
-    const cli::StopStep step = stop_.OnSignal(SIGINT);
+    const cli::StopStep step = stop_->OnSignal(SIGINT);
     if (step == cli::StopStep::kCancelStart || step == cli::StopStep::kKillRanks) {
       starts_cancelled_ = true;
       for (auto& [number, link] : links_) {
@@ -175,7 +178,7 @@ void SimulatedJob::Pump(int number) {
         Link& to = links_[number];
         if (to.watched != generation || index != to.seen) return;
         ++to.seen;
-        table_.OnEvent(number, clock_.now());
+        table_->OnEvent(number, clock_.now());
         if (event.has_rank_exited()) RecordExit(number, generation, event.rank_exited());
         auto batch = std::make_shared<v1::EventBatch>();
         *batch->add_events() = event;

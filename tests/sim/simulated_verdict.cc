@@ -33,6 +33,10 @@ Scenario DrawScenario(std::uint64_t seed) {
     if (draw(0, 14) == 0) scenario.down.insert(machine);
     if (draw(0, 14) == 0) scenario.refusing.insert(machine);
   }
+  for (int kills = draw(0, 9) - 7; kills > 0; --kills) {
+    scenario.faults.push_back(
+        {.kind = FaultKind::kKillAgent, .begin = Seconds(draw(0, 40'000) / 1000.0)});
+  }
   return scenario;
 }
 
@@ -64,10 +68,15 @@ bool SimulatedJob::IsExplained(const cli::Verdict& verdict) const {
       [[fallthrough]];
     case cli::Cause::kHostLost:
     case cli::Cause::kDaemonLost:
-      return WasInjected(
-          {kKillDaemon, kPauseDaemon, kPartition, kDeafHost, kMuteHost, kSlowNetwork}, host);
+      if (WasInjected({kKillDaemon, kPauseDaemon, kPartition, kDeafHost, kMuteHost, kSlowNetwork},
+                      host)) {
+        return true;
+      }
+      return WasInjected({kKillAgent}, -1);  // nobody has renewed the lease for a while
     case cli::Cause::kSuspended:
       return WasInjected({kPauseDsrun}, -1);
+    case cli::Cause::kInternal:
+      return WasInjected({kKillAgent}, -1);
     case cli::Cause::kUserStop:
       return WasInjected({kUserSignal}, -1);
     default:
@@ -100,12 +109,18 @@ void SimulatedJob::ExpectEndOf(int generation) {
 
 void SimulatedJob::RecordExit(int number, int generation, const v1::RankExited& exit) {
   if (exit.stopping() || (exit.exit_code() == 0 && exit.signal() == 0)) return;
+  const bool is_known = std::any_of(failed_.begin(), failed_.end(), [&](const FailedRank& rank) {
+    return rank.number == static_cast<int>(exit.rank()) && rank.generation == generation;
+  });
+  if (is_known) return;
   const Time offset = hosts_[number]->boot_time() - clock_.now();
   failed_.push_back({static_cast<int>(exit.rank()), generation,
                      Time(static_cast<std::int64_t>(exit.boot_nanos())) - offset});
 }
 
 void SimulatedJob::CheckFirst(const cli::Verdict& verdict) {
+  // An agent that takes over does not know the hosts' clocks when it hears of these ends again.
+  if (ending_.taken_over) return;
   // Twice the error of a clock: half of the longest round trip, and the drift since then.
   constexpr Time kError = std::chrono::milliseconds(250);
   const auto is_about = [&](const FailedRank& rank) {
@@ -121,7 +136,7 @@ void SimulatedJob::CheckFirst(const cli::Verdict& verdict) {
 }
 
 void SimulatedJob::CheckVerdict() {
-  const cli::JobOutcome& outcome = machine_->outcome();
+  const cli::JobOutcome& outcome = ending_.outcome;
   if (!outcome.ok()) {
     const cli::Verdict& verdict = outcome.failure();
     Trace("verdict: " + verdict.message + "; " + verdict.proof);

@@ -30,6 +30,7 @@ TEST(SimulationTest, InvariantsHold) {
   int fenced = 0;
   int spared = 0;
   int returned = 0;
+  int taken_over = 0;
   for (std::uint64_t seed = 0; seed < CountSeeds(); ++seed) {
     const Ending ending = Play(DrawScenario(seed), seed);
     ++endings[ending.outcome.ok() ? "well"
@@ -38,6 +39,7 @@ TEST(SimulationTest, InvariantsHold) {
     fenced += ending.fenced;
     spared += ending.spared;
     returned += ending.returned;
+    taken_over += ending.taken_over;
     for (const std::string& violation : ending.violations) {
       // One story is enough to look at.
       ADD_FAILURE() << "seed " << seed << ": " << violation << "\n"
@@ -46,13 +48,14 @@ TEST(SimulationTest, InvariantsHold) {
   }
   // They are not all the same story.
   for (const char* ending : {"well", "exit_code", "signal", "host_lost", "daemon_lost", "suspended",
-                             "user_stop", "preflight"}) {
+                             "user_stop", "preflight", "internal"}) {
     EXPECT_GE(endings[ending], 5) << ending;
   }
   EXPECT_GE(restarted, 100);
   EXPECT_GE(fenced, 20);
   EXPECT_GE(spared, 20);
   EXPECT_GE(returned, 20);
+  EXPECT_GE(taken_over, 50);
 }
 
 TEST(SimulationTest, ASeedIsReproducible) {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,9 +57,10 @@ class FakeDaemon : public HostDaemon {
     for (const v1::SharedValue& each : request.values()) shared.Put(each);
     done(v1::ShareResponse());
   }
-  void BeginWatch(int generation, WatchCallbacks callbacks) override {
+  void BeginWatch(const WatchedGeneration& generation, WatchCallbacks callbacks) override {
+    watched_again = generation.again;
     player_ = std::jthread([this, generation, callbacks = std::move(callbacks)] {
-      callbacks.on_end(Play(generation, [&](const v1::Event& event) {
+      callbacks.on_end(Play(generation.number, [&](const v1::Event& event) {
         // The next is read when this has been dealt with.
         const auto taken = std::make_shared<std::promise<void>>();
         auto* const batch = new v1::EventBatch;
@@ -104,6 +106,7 @@ class FakeDaemon : public HostDaemon {
   std::atomic<int> unanswered_stops = 0;
   Status stop_failure = UnavailableError("connection reset");  // of those
   std::vector<int> signals;
+  bool watched_again = false;
   ds::testing::BoundedQueue<v1::SharedValue> shared{1000};
   std::string awaited_key;
 
@@ -143,6 +146,15 @@ inline v1::Event Cut() {
   v1::Event event;
   event.mutable_heartbeat();
   return event;
+}
+
+// Returns the daemons by their numbers, which are their places in the list.
+template <typename Daemons>
+std::map<int, HostDaemon*> ByNumber(const Daemons& daemons) {
+  std::map<int, HostDaemon*> by_number;
+  for (const auto& daemon : daemons)
+    by_number.emplace(static_cast<int>(by_number.size()), &*daemon);
+  return by_number;
 }
 
 }  // namespace ds::cli::testing

@@ -92,7 +92,7 @@ class FencedControllerTest : public ::testing::Test, public ReplacementStarter, 
     for (JobHost& host : plan.world.hosts) host.remote = true;
     if (has_spare_) plan.spares.push_back({.host = "c", .slots = {0}, .remote = true});
     controller_ = std::make_unique<JobController>(
-        std::move(plan), this, std::vector<HostDaemon*>{&kept_, &lost_}, &observer_,
+        std::move(plan), this, std::map<int, HostDaemon*>{{0, &kept_}, {1, &lost_}}, &observer_,
         JobController::Options{
             .spares = this, .stop = &stop_, .tell_of_wait = [this](auto& text) { told_ = text; }});
     return controller_->Run();

@@ -88,11 +88,12 @@ class JobControllerTest : public ::testing::Test {
       plan.spares.push_back({.host = spare.name, .slots = spare.slots, .remote = true});
     }
     starter_.host_count = static_cast<int>(hosts_.size());
-    std::vector<HostDaemon*> daemons;
-    for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
     controller_ = std::make_unique<JobController>(
-        std::move(plan), &program_, daemons, &observer_,
-        JobController::Options{.spares = &starter_, .stop = &stop_});
+        std::move(plan), &program_, testing::ByNumber(daemons_), &observer_,
+        JobController::Options{
+            .spares = &starter_, .stop = &stop_, .keep_state = [this](const auto& state) {
+              if (state.has_value()) kept_ = *state;
+            }});
     return *controller_;
   }
 
@@ -104,6 +105,7 @@ class JobControllerTest : public ::testing::Test {
   NumberedProgram program_;
   UserStop stop_;
   std::unique_ptr<JobController> controller_;
+  v1::JobState kept_;  // the last one
 };
 
 TEST_F(JobControllerTest, SucceedsWhenEveryRankOnEveryHostDoes) {
@@ -115,6 +117,32 @@ TEST_F(JobControllerTest, SucceedsWhenEveryRankOnEveryHostDoes) {
   EXPECT_TRUE(daemons_[0]->prepared.lease_master_port());
   EXPECT_FALSE(daemons_[1]->prepared.lease_master_port());
   EXPECT_TRUE(daemons_[0]->graces.empty());
+}
+
+// The next agent sends the same launches, which the daemons know already, and hears of the same
+// ranks again.
+TEST_F(JobControllerTest, AnotherControllerTakesOverTheGeneration) {
+  AddHost("a", {{Exited(0, 1), Exited(1, 0), Ended()}, {Exited(0, 0), Exited(1, 0), Ended()}});
+  AddHost("b", {{Exited(2, 0), Exited(3, 0), Ended()}, {Exited(2, 0), Exited(3, 0), Ended()}});
+  EXPECT_TRUE(Controller(/*max_restarts=*/1).Run().ok());
+  std::vector<v1::LaunchRequest> launched;
+  for (const auto& daemon : daemons_) launched.push_back(daemon->launched.at(1));
+  controller_.reset();
+  daemons_.clear();
+  hosts_.clear();
+  AddHost("a", {{Exited(0, 1), Exited(1, 0), Ended()}});
+  AddHost("b", {{Exited(2, 0), Exited(3, 0), Ended()}});
+  for (const auto& daemon : daemons_) daemon->launch_answer = AlreadyExistsError("launched before");
+  const JobOutcome outcome = Controller(/*max_restarts=*/1).Resume(kept_);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().cause, Cause::kExitCode);
+  EXPECT_EQ(outcome.failure().generation, 1);
+  EXPECT_EQ(observer_.notices.back(), "not restarted: all 1 restarts are used up");
+  for (std::size_t i = 0; i < daemons_.size(); ++i) {
+    ASSERT_EQ(daemons_[i]->launched.size(), 1u);
+    EXPECT_EQ(daemons_[i]->launched[0].SerializeAsString(), launched[i].SerializeAsString());
+    EXPECT_TRUE(daemons_[i]->watched_again);
+  }
 }
 
 v1::Event Put(const std::string& key, const std::string& value) {

@@ -63,7 +63,7 @@ TEST_F(JobMemoryChecksTest, ASpareWithTooLittleIsNotTaken) {
   Equip(&starter_.daemon, 12);
   JobPlan plan = Plan({{.host = "a", .slots = {0, 1}}, {.host = "b", .slots = {0, 1}}});
   plan.spares.push_back({.host = "c", .slots = {0, 1}, .remote = true});
-  JobController controller(std::move(plan), &program_, {&here, &lost}, &observer_,
+  JobController controller(std::move(plan), &program_, {{0, &here}, {1, &lost}}, &observer_,
                            JobController::Options{.spares = &starter_, .stop = &stop_});
   EXPECT_TRUE(controller.Run().ok());
   EXPECT_THAT(
@@ -78,7 +78,7 @@ TEST_F(JobMemoryChecksTest, OvercommittedMemoryIsShownWithItsPartsAndTheJobStart
   Equip(&here, 12);
   JobPlan plan = Plan({{.host = "a", .slots = {0, 1}}});
   plan.purpose.memory.only_warns = true;
-  JobController controller(std::move(plan), &program_, {&here}, &observer_,
+  JobController controller(std::move(plan), &program_, {{0, &here}}, &observer_,
                            JobController::Options{.spares = &starter_, .stop = &stop_});
   EXPECT_TRUE(controller.Run().ok());
   EXPECT_THAT(observer_.notices,

@@ -71,7 +71,8 @@ class JobRecordTest : public ::testing::Test {
         }
       });
       {
-        JobRecord record(&plan_, run_directory_.get(), &fronts);
+        WriteLedger ledger;
+        JobRecord record(&plan_, run_directory_.get(), &fronts, &ledger);
         use(record);
       }
       fronts.Close();

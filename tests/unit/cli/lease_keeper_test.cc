@@ -45,7 +45,9 @@ class LeaseDaemon : public HostDaemon {
     done(kUnused);
   }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return kUnused; }
-  void BeginWatch(int, WatchCallbacks callbacks) override { callbacks.on_end(kUnused); }
+  void BeginWatch(const WatchedGeneration&, WatchCallbacks callbacks) override {
+    callbacks.on_end(kUnused);
+  }
   bool leased() const override { return has_lease; }
   void Renew(const RenewCall& call, DoneCallback done) override {
     if (on_renew) on_renew();

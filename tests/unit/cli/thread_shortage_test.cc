@@ -59,7 +59,7 @@ class ThreadShortageTest : public ::testing::Test {
                 .flags = {.grace_seconds = 1},
                 .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
                 .master_addr = "m"},
-        &program_, std::vector<HostDaemon*>{first, &second_}, &observer_,
+        &program_, std::map<int, HostDaemon*>{{0, first}, {1, &second_}}, &observer_,
         JobController::Options{.input = input_, .stop = &stop_});
     return *controller_;
   }

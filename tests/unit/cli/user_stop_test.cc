@@ -163,8 +163,7 @@ class StoppedJobTest : public ::testing::Test {
     }
     JobPlan plan{.job_id = "job", .flags = flags, .world = PlanWorld(hosts), .master_addr = "m"};
     for (JobHost& host : plan.world.hosts) host.remote = daemons.size() > 1;
-    controller_.emplace(std::move(plan), &program_,
-                        std::vector<HostDaemon*>(daemons.begin(), daemons.end()), &observer_,
+    controller_.emplace(std::move(plan), &program_, testing::ByNumber(daemons), &observer_,
                         JobController::Options{.stop = &stop_});
     return *controller_;
   }

@@ -26,6 +26,41 @@ std::vector<std::uint64_t> Sequences(const v1::EventBatch& batch) {
 
 using Numbers = std::vector<std::uint64_t>;
 
+v1::Event Phase(std::uint32_t rank, const std::string& name) {
+  v1::Event event;
+  event.mutable_rank_report()->set_rank(rank);
+  event.mutable_rank_report()->mutable_phase()->set_name(name);
+  return event;
+}
+
+// A controller that takes over has no event of the first one.
+TEST(EventLogTest, RepeatsTheStateOfTheRanksAndThenContinues) {
+  EventLog log;
+  v1::Event started, beacon;
+  started.mutable_rank_started()->set_rank(7);
+  beacon.mutable_rank_report()->mutable_beacon()->set_step(3);
+  log.Append(started);
+  log.Append(Output(1));
+  log.Append(Phase(7, "load"));
+  log.Append(Phase(7, "train"));
+  log.Append(beacon);
+  log.Append(Output(1));
+  log.Acknowledge(5);
+  EXPECT_EQ(log.Open(0).status().code(), StatusCode::kOutOfRange);
+  auto watcher = log.Open(0, /*again=*/true);
+  ASSERT_TRUE(watcher.ok());
+  v1::EventBatch batch;
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({1, 4}));
+  EXPECT_EQ(batch.events(1).rank_report().phase().name(), "train");
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({6}));
+  auto later = log.Open(1, /*again=*/true);  // its connection broke after the first event
+  ASSERT_TRUE(later.ok());
+  EXPECT_EQ(log.Wait(&*later, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({4}));
+}
+
 TEST(EventLogTest, NumbersEventsAndEndsAfterTheLast) {
   EventLog log;
   for (int i = 0; i < 3; ++i) log.Append(Output(1));

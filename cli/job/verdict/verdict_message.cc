@@ -1,4 +1,4 @@
-#include "cli/agent/verdict_message.h"
+#include "cli/job/verdict/verdict_message.h"
 
 namespace ds::cli {
 

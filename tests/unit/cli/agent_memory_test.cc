@@ -1,0 +1,78 @@
+#include "cli/agent/agent_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+v1::JobState State(int generation) {
+  v1::JobState state;
+  state.set_generation(generation);
+  state.set_rank_key(std::string(1000, static_cast<char>('a' + generation)));
+  return state;
+}
+
+TEST(AgentMemoryTest, KeepsTheLastState) {
+  AgentMemory memory = *AgentMemory::Make(2);
+  EXPECT_FALSE(memory.Read().has_value());
+  for (int generation = 0; generation < 3; ++generation) {
+    memory.Keep(State(generation));
+    ASSERT_TRUE(memory.Read().has_value());
+    EXPECT_EQ(memory.Read()->SerializeAsString(), State(generation).SerializeAsString());
+  }
+  memory.Keep(std::nullopt);
+  EXPECT_FALSE(memory.Read().has_value());
+}
+
+TEST(AgentMemoryTest, AStateThatIsTooLargeIsNotKept) {
+  AgentMemory memory = *AgentMemory::Make(1);
+  memory.Keep(State(0));
+  v1::JobState large;
+  large.set_rank_key(std::string(std::size_t{64} << 20, 'x'));
+  memory.Keep(large);
+  EXPECT_FALSE(memory.Read().has_value());
+}
+
+// A process may be killed at any moment.
+TEST(AgentMemoryTest, AKilledProcessLeavesAWholeState) {
+  AgentMemory memory = *AgentMemory::Make(2);
+  memory.Keep(State(0));
+  const pid_t writer = ::fork();
+  ASSERT_GE(writer, 0);
+  if (writer == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    for (int generation = 0;; generation = (generation + 1) % 20) memory.Keep(State(generation));
+  }
+  while (memory.Read()->generation() == 0) {
+  }
+  ASSERT_EQ(::kill(writer, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(writer, nullptr, 0), writer);
+  const std::optional<v1::JobState> left = memory.Read();
+  ASSERT_TRUE(left.has_value());
+  EXPECT_EQ(left->SerializeAsString(), State(left->generation()).SerializeAsString());
+}
+
+TEST(AgentMemoryTest, KeepsTheRequestsOfTheUser) {
+  AgentMemory made = *AgentMemory::Make(1);
+  AgentMemory memory = std::move(made);
+  EXPECT_FALSE(memory.detached());
+  memory.OnDetach();
+  memory.OnStop(SIGINT);
+  memory.OnStop(SIGTERM);
+  EXPECT_TRUE(memory.detached());
+  EXPECT_THAT(memory.stop_signals(), ElementsAre(SIGINT, SIGTERM));
+}
+
+}  // namespace
+}  // namespace ds::cli

@@ -1,0 +1,87 @@
+#include "cli/job/write_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cli/job/log_file.h"
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::size_t kHosts = 3;
+
+v1::Event Numbered(std::uint64_t sequence) {
+  v1::Event event;
+  event.set_sequence(sequence);
+  return event;
+}
+
+class WriteLedgerTest : public ::testing::Test {
+ protected:
+  WriteLedger Ledger() { return WriteLedger(memory_.data(), kHosts); }
+
+  ds::testing::TemporaryFolder folder_;
+  std::vector<std::uint64_t> memory_ =
+      std::vector<std::uint64_t>(WriteLedger::BytesFor(kHosts) / sizeof(std::uint64_t) + 1);
+  const std::string a_ = "a", b_ = "b";
+};
+
+TEST_F(WriteLedgerTest, RecordsEventsByHostAndGeneration) {
+  WriteLedger ledger = Ledger();
+  ledger.OnWritten({a_, 0, Numbered(7)});
+  ledger.OnWritten({b_, 0, Numbered(2)});
+  EXPECT_TRUE(Ledger().IsWritten({a_, 0, Numbered(7)}));
+  EXPECT_FALSE(Ledger().IsWritten({a_, 0, Numbered(8)}));
+  EXPECT_FALSE(Ledger().IsWritten({b_, 0, Numbered(3)}));
+  EXPECT_FALSE(Ledger().IsWritten({a_, 1, Numbered(1)})) << "sequences begin again";
+}
+
+// A writer may be killed at any moment: before, in the middle of or after the write.
+TEST_F(WriteLedgerTest, AnAppendWithoutARecordIsUndone) {
+  const auto path = folder_.path() / "log";
+  for (const std::string written : {"", "li", "line 2\n"}) {
+    ASSERT_TRUE(WriteFileAtomically(path, "line 1\n" + written).ok());
+    WriteLedger ledger = Ledger();
+    ledger.OnAppend(path, 7);
+    EXPECT_TRUE(Ledger().Undo().ok());
+    EXPECT_EQ(*ReadFile(path), "line 1\n");
+    EXPECT_TRUE(Ledger().Undo().ok());
+  }
+}
+
+TEST_F(WriteLedgerTest, ARecordedAppendStays) {
+  const auto path = folder_.path() / "log";
+  WriteLedger ledger = Ledger();
+  LogFile log(path, {}, &ledger);
+  EXPECT_TRUE(log.Append("line 1\n").status.ok());
+  ledger.OnWritten({a_, 0, Numbered(1)});
+  EXPECT_TRUE(Ledger().Undo().ok());
+  EXPECT_EQ(*ReadFile(path), "line 1\n");
+}
+
+TEST_F(WriteLedgerTest, TheFileMayHaveBeenRotatedInBetween) {
+  const auto path = folder_.path() / "log";
+  WriteLedger ledger = Ledger();
+  LogFile log(path, {.max_bytes = 10}, &ledger);
+  EXPECT_TRUE(log.Append("line 1\n").status.ok());
+  ledger.OnWritten({a_, 0, Numbered(1)});
+  EXPECT_TRUE(log.Append("line 2\n").status.ok());
+  EXPECT_TRUE(Ledger().Undo().ok());
+  EXPECT_EQ(*ReadFile(path), "");
+  EXPECT_EQ(*ReadFile(NameRotated(path, 1)), "line 1\n");
+}
+
+TEST_F(WriteLedgerTest, WithoutMemoryNothingIsRecorded) {
+  WriteLedger ledger;
+  ledger.OnAppend(folder_.path() / "log", 0);
+  ledger.OnWritten({a_, 0, Numbered(1)});
+  EXPECT_FALSE(ledger.IsWritten({a_, 0, Numbered(1)}));
+  EXPECT_TRUE(ledger.Undo().ok());
+}
+
+}  // namespace
+}  // namespace ds::cli
