@@ -39,8 +39,9 @@ namespace ds::daemon {
 // handshake. gRPC takes about 80 KiB for each.
 inline constexpr std::size_t kMostUnfinished = 2048;
 inline constexpr std::size_t kUnfinishedPartOfFiles = 4;
-// A live controller calls well within this time, if necessary over a new connection.
-inline constexpr std::chrono::seconds kCallerReturns{2};
+// A live controller calls well within this time, if necessary over a new connection, and so does
+// the agent that takes over the job of a killed one.
+inline constexpr std::chrono::seconds kCallerReturns{5};
 
 class NetworkListener {
  public:
