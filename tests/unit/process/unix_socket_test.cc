@@ -1,5 +1,6 @@
 #include "runtime/process/unix_socket.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,6 +33,22 @@ TEST_F(UnixSocketTest, IsForThisUserAloneAndMadeOnce) {
   EXPECT_EQ(ListenUnix(path).status().code(), StatusCode::kAlreadyExists);
   const auto connection = ConnectUnix(path);
   ASSERT_TRUE(connection.ok()) << connection.status().message();
+}
+
+TEST_F(UnixSocketTest, SendsDescriptors) {
+  SocketPair pair = *MakeSocketPair();
+  SocketPair sent = *MakeSocketPair();
+  ASSERT_TRUE(SendDescriptor(pair.ours.get(), sent.ours).ok());
+  sent.ours.Reset();
+  const auto received = ReceiveDescriptor(pair.theirs.get());
+  ASSERT_TRUE(received.ok()) << received.status().message();
+  EXPECT_EQ(::fcntl(received->get(), F_GETFD), FD_CLOEXEC);
+  ASSERT_EQ(::write(received->get(), "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(::read(sent.theirs.get(), &byte, 1), 1);
+  pair.ours.Reset();
+  EXPECT_EQ(ReceiveDescriptor(pair.theirs.get()).status().code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(SendDescriptor(pair.theirs.get(), sent.theirs).ok());
 }
 
 }  // namespace
