@@ -45,10 +45,18 @@ struct Usage {
   long anonymous_kib = 0;
   long threads = 0;
   long descriptors = 0;
+  double processor_ms = 0;
 };
+
+double Milliseconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
+}
 
 Usage Measure() {
   Usage usage;
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  usage.processor_ms = Milliseconds(used.ru_utime) + Milliseconds(used.ru_stime);
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     std::istringstream words(line);
@@ -88,6 +96,7 @@ struct Cost {
   Usage running;
   Clock::duration start;
   Clock::duration stop;
+  double processor_ms = 0;
 };
 
 class Job {
@@ -129,6 +138,7 @@ class Job {
     cost.running = observer.running;
     cost.start = observer.all_started - begin;
     cost.stop = Clock::now() - observer.all_started;
+    cost.processor_ms = Measure().processor_ms - cost.before.processor_ms;
     EXPECT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.failure().cause, cli::Cause::kUserStop) << outcome.failure().message;
     EXPECT_EQ(observer.started, hosts_);
@@ -193,7 +203,8 @@ TEST(BudgetTest, AHostCostsNoThreadAndLittleElse) {
     const long descriptors = cost.running.descriptors - cost.before.descriptors;
     std::cout << hosts << " hosts: " << kib / hosts << " KiB, "
               << static_cast<double>(descriptors) / hosts << " descriptors and "
-              << static_cast<double>(threads) / hosts << " threads each; start "
+              << static_cast<double>(threads) / hosts << " threads and "
+              << cost.processor_ms / hosts << " ms of processor time each; start "
               << Seconds(cost.start) << " s, stop " << Seconds(cost.stop) << " s\n";
     if (kMemoryIsOurs) {
       EXPECT_LE(kib, 300 * hosts + kOnceKib) << "the goal is 100 KiB a host";
