@@ -26,7 +26,7 @@ ALLOWED = {
     "cli/agent/agent_address.cc": (3, "the socket and address of a run directory that it has locked"),
     "cli/agent/agent_guardian.cc": (1, "a file of a run directory that it has locked"),
     "cli/agent/job_registry.cc": (3, "entries in a private folder: its own, or of an agent that has ended; an empty folder"),
-    "cli/front/agent_process.cc": (2, "its own child, which it has not reaped"),
+    "cli/front/agent_process.cc": (3, "its own child, which it has not reaped, and the group that it leads"),
     "cli/host/local_daemon.cc": (2, "its own children, which it has not reaped"),
     "cli/job/run_directory.cc": (1, "the verdict of a run directory that it has locked"),
     "cli/remote/local_process.cc": (1, "its own child, which it has not reaped"),

@@ -52,13 +52,15 @@ class JobSession {
   struct User {
     UserSignals* signals;
     UserStop* stop;
-    RankInput* input;  // null: rank 0 reads none
+    RankInput* input;                     // null: rank 0 reads none
+    std::vector<int> earlier_stops = {};  // signals that an agent has received that was killed
   };
   JobSession(const AgentJob& job, AgentMeans* means, const User& user, JobRecord* record)
       : plan_(job.plan),
         program_(job.program),
         means_(means),
         input_(user.input),
+        earlier_stops_(user.earlier_stops),
         signals_(user.signals),
         stop_(*user.stop),
         record_(record),
@@ -72,6 +74,7 @@ class JobSession {
                   }}) {}
   // Waits for the daemons' ends. Who is tired of it kills them, and time does.
   ~JobSession() {
+    starter_.ReleaseHosts();
     StartStopTimer();
     const SignalTarget target(signals_, HearAfterTheEnd([this] { starter_.KillHosts(); }));
     starter_.AwaitHosts([this](const std::string& text) { TellOfWait(text); });
@@ -113,6 +116,7 @@ class JobSession {
   const Program& program_;
   AgentMeans* const means_;
   RankInput* const input_;
+  const std::vector<int> earlier_stops_;
   UserSignals* const signals_;
   UserStop& stop_;
   JobRecord* const record_;
@@ -244,13 +248,16 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts, const v1::JobState*
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
+  if (taken_over != nullptr) stop_.Enter(JobPhase::kRunning);
+  for (const int signal : earlier_stops_) {
+    record_->OnStop();
+    static_cast<void>(controller.OnSignal(signal));  // no call is in progress yet
+  }
   const SignalTarget target(
       signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
                  .on_timer = [&] { OnTimer(&controller); }});
-  if (taken_over == nullptr) return controller.Run();
-  stop_.Enter(JobPhase::kRunning);
-  for (const int signal : means_->memory.stop_signals()) TakeStep(controller.OnSignal(signal));
-  return controller.Resume(*taken_over);
+  if (!earlier_stops_.empty()) StartStopTimer();
+  return taken_over == nullptr ? controller.Run() : controller.Resume(*taken_over);
 }
 
 // Starts the threads that a job cannot do without. gRPC's threads never end.
@@ -280,6 +287,7 @@ class Agent {
   Agent(const AgentJob& job, AgentMeans* means)
       : job_(job),
         means_(means),
+        earlier_stops_(means->memory.stop_signals()),
         fronts_(MakeHello(job.plan, *means),
                 {.on_signal = [this](int signal) { OnUserSignal(signal); },
                  .on_input = [this](const auto& chunk) { input_.OnPiece(chunk); },
@@ -307,6 +315,7 @@ class Agent {
 
   const AgentJob& job_;
   AgentMeans* const means_;
+  const std::vector<int> earlier_stops_;
   UserSignals signals_;  // before any other thread, which must not take the signals
   FrontServer fronts_;
   FrontInput input_;
@@ -316,7 +325,9 @@ class Agent {
 
 Status Agent::Start(UniqueFd first_front) try {
   if (means_->killed_by != 0) record_.OnTakenOver();
-  DS_RETURN_IF_ERROR(job_.run_directory->TakeOverLock());
+  // The lock itself is held by the guardian. Only the name of its holder cannot be written.
+  const Status named = job_.run_directory->TakeOverLock();
+  if (means_->killed_by == 0) DS_RETURN_IF_ERROR(named);
   DS_RETURN_IF_ERROR(job_.run_directory->ContinueWriting(means_->memory.ledger()));
   StatusOr<AgentSocket> socket = AgentSocket::Listen(job_.run_directory->path());
   unreachable_ = socket.status();
@@ -342,7 +353,8 @@ int Agent::RunSession() {
                      unreachable_.message());
   }
   UserStop stop;
-  JobSession session(job_, means_, {&signals_, &stop, job_.reads_input ? &input_ : nullptr},
+  JobSession session(job_, means_,
+                     {&signals_, &stop, job_.reads_input ? &input_ : nullptr, earlier_stops_},
                      &record_);
   return session.Conclude(state.has_value() ? session.TakeOver(*state)
                                             : session.Run(session.StartHosts()));

@@ -83,9 +83,11 @@ void AgentMemory::OnStop(int signal) {
 }
 
 std::vector<int> AgentMemory::stop_signals() const {
-  const std::size_t count =
-      std::min<std::size_t>(static_cast<std::size_t>(header()->stop_count), header()->stops.size());
-  return {header()->stops.begin(), header()->stops.begin() + static_cast<std::ptrdiff_t>(count)};
+  std::vector<int> signals;
+  for (const int signal : header()->stops) {
+    if (signal != 0) signals.push_back(signal);
+  }
+  return signals;
 }
 
 }  // namespace ds::cli

@@ -86,7 +86,10 @@ void JobRecord::Write(const HostEvent& event) {
     if (!failed_.ok()) return;
   }
   const bool is_again = ledger_->IsWritten(event);
-  if (!is_again) written = run_directory_->Append(event);
+  if (!is_again) {
+    ledger_->OnEvent(event);
+    written = run_directory_->Append(event);
+  }
   {
     const std::lock_guard lock(mutex_);
     if (!written.ok()) {

@@ -68,6 +68,10 @@ StatusOr<v1::JobEnded> AgentClient::AwaitEnd() {
   for (;;) {
     while (std::optional<v1::FromAgent> message = link_.Receive()) {
       if (message->has_ended()) return std::move(*message->mutable_ended());
+      if (!message->has_hello()) continue;
+      for (std::size_t i = message->hello().stop_count(); i < signals_.size(); ++i) {
+        link_.SendSignal(signals_[i]);
+      }
     }
     StatusOr<UniqueFd> next = AwaitNextAgent(run_directory_);
     if (!next.ok()) return UnavailableError("the agent of the job has gone without an outcome");

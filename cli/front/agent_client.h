@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/front/agent_link.h"
 #include "proto/agent.pb.h"
@@ -25,8 +26,12 @@ class AgentClient {
   // Returns the state of the job (agent/job_status.h).
   StatusOr<nlohmann::ordered_json> AskStatus();
   Status Detach();
-  void SendSignal(int signal) { link_.SendSignal(signal); }
-  // Blocks until the job has ended, without a limit. kUnavailable: the agent has gone.
+  void SendSignal(int signal) {
+    signals_.push_back(signal);
+    link_.SendSignal(signal);
+  }
+  // Blocks until the job has ended, without a limit. An agent that takes over gets the signals that
+  // none has received. kUnavailable: the agent has gone.
   StatusOr<v1::JobEnded> AwaitEnd();
 
  private:
@@ -36,6 +41,7 @@ class AgentClient {
   void Greet();
 
   std::filesystem::path run_directory_;
+  std::vector<int> signals_;
   AgentLink link_;
 };
 

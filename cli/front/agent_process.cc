@@ -95,6 +95,7 @@ void AgentProcess::Kill() const {
     }
     if (HasName(child, "dsrun-agent")) KillChildOf(pid_, child);
   }
+  ::kill(-pid_, SIGKILL);  // agents are in its group
   ::kill(pid_, SIGKILL);
 }
 

@@ -87,6 +87,10 @@ void Front::Receive() {
       continue;
     }
     if (phase_ == Phase::kEnded || left_ || !options_.await_successor) return;
+    {
+      const std::lock_guard lock(stop_mutex_);
+      connected_ = false;
+    }
     StatusOr<UniqueFd> connection = options_.await_successor();
     if (!connection.ok()) return;
     link_.Open(*std::move(connection));
@@ -96,13 +100,18 @@ void Front::Receive() {
 
 // Signals that an agent has not received before it was killed are for the next one.
 void Front::OnHello(const v1::AgentHello& hello) {
-  if (std::exchange(greeted_, true)) {
-    console_.ShowNotice("the agent of the job was ended by signal " +
-                        std::to_string(hello.killed_by()) +
-                        "; another one has taken over, and the ranks go on");
+  {
+    const std::lock_guard lock(stop_mutex_);
+    connected_ = true;
     for (int i = static_cast<int>(hello.stop_count()); i < stop_count_; ++i) {
       link_.SendSignal(stop_signal_);
     }
+  }
+  if (std::exchange(greeted_, true)) {
+    if (detaches_) SendDetach();
+    console_.ShowNotice("the agent of the job was ended by signal " +
+                        std::to_string(hello.killed_by()) +
+                        "; another one has taken over, and the ranks go on");
   } else if (!options_.greeting.empty()) {
     console_.ShowNotice(options_.greeting);
   }
@@ -166,6 +175,11 @@ void Front::OnEvent(const v1::JobEvent& event) {
   if (options_.detach_after == 0 || !event.event().has_rank_started()) return;
   if (event.generation() != std::exchange(generation_, event.generation())) started_ = 0;
   if (++started_ != options_.detach_after) return;
+  detaches_ = true;
+  SendDetach();
+}
+
+void Front::SendDetach() {
   v1::FromFront message;
   message.mutable_detach();
   link_.Send(message);
@@ -183,11 +197,15 @@ void Front::OnSignal(int signal) {
     left_ = true;
     return link_.Close();
   }
-  link_.SendSignal(signal);
-  if (IsForwarded(signal)) return;
-  int none = 0;
-  stop_signal_.compare_exchange_strong(none, signal);
-  if (++stop_count_ < 2) return;
+  if (IsForwarded(signal)) return link_.SendSignal(signal);
+  {
+    const std::lock_guard lock(stop_mutex_);
+    int none = 0;
+    stop_signal_.compare_exchange_strong(none, signal);
+    ++stop_count_;
+    if (connected_) link_.SendSignal(signal);
+  }
+  if (stop_count_ < 2) return;
   const Verdict verdict = MakeUserStopVerdict(stop_signal_, 0);
   signals_.EndBy(kLastPatience, FinalStatus(verdict, options_.exit_codes));
 }

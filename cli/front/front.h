@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -68,6 +69,7 @@ class Front {
   // Returns false for an event that an earlier agent has sent, too.
   bool IsNew(const v1::JobEvent& event);
   void SendHello();
+  void SendDetach();
   void OnHello(const v1::AgentHello& hello);
   void OnSignal(int signal);
   void AwaitConsole();
@@ -82,6 +84,7 @@ class Front {
   const bool lossless_;
   Phase phase_ = Phase::kRunning;
   bool greeted_ = false;
+  bool detaches_ = false;
   int status_ = 0;
   int started_ = 0;  // ranks of the newest generation
   int generation_ = -1;
@@ -93,6 +96,8 @@ class Front {
   std::atomic<bool> left_ = false;         // on SIGHUP
   std::atomic<int> stop_signal_ = 0;       // the user's first; 0 = none
   std::atomic<int> stop_count_ = 0;
+  std::mutex stop_mutex_;   // for the stop signals that an agent gets, each once
+  bool connected_ = false;  // guarded by stop_mutex_: an agent has accepted this front
 };
 
 }  // namespace ds::cli

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -118,8 +119,19 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Adopt(LocalDaemonOptions opt
   const std::optional<ProcessStat> stat = ReadProcessStat(peer.pid);
   if (!daemon->daemon_.valid() || !stat.has_value()) return UnavailableError("dsrund has ended");
   daemon->guardian_pid_ = stat->parent;
-  daemon->guardian_ = OpenProcess(stat->parent);
+  // Without its guardian dsrund has the parent of this process as its own.
+  if (stat->parent != ::getppid()) daemon->guardian_ = OpenProcess(stat->parent);
   return daemon;
+}
+
+void LocalDaemon::AwaitGuardianOfEnded(int guardian) {
+  const UniqueFd process = OpenProcess(guardian);
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(guardian) + "/comm"), name);
+  // Another process may have its number by now.
+  if (process.valid() && name == "dsrun-guard") {
+    AwaitEnd(std::array{process.get()}, kGuardianPatience);
+  }
 }
 
 bool LocalDaemon::CanBeAdopted() const {

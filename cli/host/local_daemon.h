@@ -61,6 +61,10 @@ class LocalDaemon final : public DaemonClient {
 
   // Returns the process id of dsrund itself, which ends before its guardian (daemon/main.cc).
   int pid() const { return daemon_pid_; }
+  int guardian_pid() const { return guardian_pid_; }
+  // Waits until the guardian of a dsrund that has ended has ended its processes, if it still is
+  // one.
+  static void AwaitGuardianOfEnded(int guardian);
   // Returns the daemon's private folder, which Close removes.
   const std::filesystem::path& folder() const { return folder_.path(); }
 

@@ -56,17 +56,22 @@ void GenerationState::Act(int node_rank, Action what) {
 
 void GenerationState::Begin() {
   parts_.stop->Enter(JobPhase::kLaunching);
-  const PreparedHosts& hosts = *parts_.hosts;
-  for (int node_rank = 0; node_rank < static_cast<int>(hosts.size()); ++node_rank) {
-    Act(node_rank,
-        MakeLaunchRequest(job_, *parts_.program,
-                          {.node_rank = node_rank,
-                           .generation = parts_.number,
-                           .master_port = static_cast<int>(hosts.front().answer->master_port()),
-                           .core_count = static_cast<int>(hosts[node_rank].answer->core_count()),
-                           .forward_input = parts_.has_input && node_rank == 0}));
+  for (int node_rank = 0; node_rank < static_cast<int>(parts_.hosts->size()); ++node_rank) {
+    LaunchOn(node_rank);
     ++unanswered_launches_;
   }
+}
+
+void GenerationState::LaunchOn(int node_rank) {
+  const PreparedHosts& hosts = *parts_.hosts;
+  hosts_[node_rank].launch_again_at.reset();
+  Act(node_rank,
+      MakeLaunchRequest(job_, *parts_.program,
+                        {.node_rank = node_rank,
+                         .generation = parts_.number,
+                         .master_port = static_cast<int>(hosts.front().answer->master_port()),
+                         .core_count = static_cast<int>(hosts[node_rank].answer->core_count()),
+                         .forward_input = parts_.has_input && node_rank == 0}));
 }
 
 void GenerationState::Handle(const JobInput& input, Time now) {
@@ -92,8 +97,9 @@ void GenerationState::Handle(const JobInput& input, Time now) {
 std::optional<GenerationState::Time> GenerationState::next() const {
   std::optional<Time> next = exchange_.next();
   for (const Host& host : hosts_) {
-    if (host.stop_again_at)
-      next = std::min(next.value_or(*host.stop_again_at), *host.stop_again_at);
+    for (const std::optional<Time>& at : {host.stop_again_at, host.launch_again_at}) {
+      if (at.has_value()) next = std::min(next.value_or(*at), *at);
+    }
   }
   return next;
 }
@@ -131,9 +137,16 @@ std::string GenerationState::FindLog(const Verdict& verdict) const {
 }
 
 void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank) {
+  const StatusCode code = answer.answer.status().code();
+  if (parts_.is_taken_over && code == StatusCode::kFailedPrecondition) {
+    // The earlier launch is still in progress there.
+    hosts_[node_rank].launch_again_at = now_ + kStopAgainAfter;
+    return;
+  }
   --unanswered_launches_;
-  const bool runs_already =
-      parts_.is_taken_over && answer.answer.status().code() == StatusCode::kAlreadyExists;
+  // A user who kills the ranks cancels launches.
+  const bool runs_already = parts_.is_taken_over &&
+                            (code == StatusCode::kAlreadyExists || code == StatusCode::kCancelled);
   if (answer.answer.ok() || runs_already) {
     hosts_[node_rank].launched = true;
     ++open_streams_;
@@ -185,6 +198,8 @@ void GenerationState::SendWhatIsDue() {
   for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
     const std::optional<Time>& stop_at = hosts_[node_rank].stop_again_at;
     if (stop_at && *stop_at <= now_) StopHost(node_rank);
+    const std::optional<Time>& launch_at = hosts_[node_rank].launch_again_at;
+    if (launch_at && *launch_at <= now_) LaunchOn(node_rank);
   }
   for (const ValueExchange::Parcel& parcel : exchange_.TakeDue(now_)) {
     auto request = MakeRequest<v1::ShareRequest>();

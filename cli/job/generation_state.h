@@ -99,8 +99,9 @@ class GenerationState {
   struct Host {
     bool launched = false;
     bool gone = false;  // its stream has ended, or it is lost; no more requests are sent
-    std::optional<Time> stop_again_at;  // time to repeat a Stop without a response
-    std::deque<int> signals;            // being forwarded, one at a time
+    std::optional<Time> stop_again_at;    // time to repeat a Stop without a response
+    std::optional<Time> launch_again_at;  // time to repeat a Launch that a daemon was busy for
+    std::deque<int> signals;              // being forwarded, one at a time
   };
 
   void On(const UserSignal& signal);
@@ -126,6 +127,7 @@ class GenerationState {
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
   // Returns the time of a rank's end; nullopt: another event, or unknown.
   std::optional<TimeRange> FindTime(int node_rank, const v1::Event& event) const;
+  void LaunchOn(int node_rank);
   void SendWhatIsDue();
   void SendSignal(int node_rank);
   void ForwardSignal(int signal);

@@ -48,6 +48,14 @@ bool WriteLedger::IsWritten(const HostEvent& event) const {
   return host != nullptr && PositionOf(event) <= host->written;
 }
 
+void WriteLedger::OnEvent(const HostEvent& event) {
+  const Host* host = Find(event);
+  if (host == nullptr) return;
+  header_->appends = false;
+  header_->slot = static_cast<std::size_t>(host - hosts_);
+  header_->position = PositionOf(event);
+}
+
 void WriteLedger::OnAppend(const std::filesystem::path& file, std::uint64_t size) {
   const std::string& path = file.native();
   if (header_ == nullptr || path.size() >= kLongestPath) return;
@@ -65,9 +73,13 @@ void WriteLedger::OnWritten(const HostEvent& event) {
 }
 
 Status WriteLedger::Undo() {
-  if (header_ == nullptr || !header_->appends) return OkStatus();
+  const bool is_pending =
+      header_ != nullptr && header_->appends && hosts_[header_->slot].written < header_->position;
+  if (!is_pending) return OkStatus();
   struct stat info {};
-  if (::stat(header_->path, &info) != 0) return ErrnoError(errno, header_->path);
+  if (::stat(header_->path, &info) != 0) {
+    return errno == ENOENT ? OkStatus() : ErrnoError(errno, header_->path);  // in a rotation
+  }
   if (static_cast<std::uint64_t>(info.st_size) > header_->size &&
       ::truncate(header_->path, static_cast<off_t>(header_->size)) != 0) {
     return ErrnoError(errno, header_->path);

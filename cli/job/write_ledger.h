@@ -5,7 +5,7 @@
 // that is not recorded (Undo), receives the event again, and skips those that are recorded. So
 // each event is in its file once.
 //
-//     OnAppend(file, its size) -> the bytes are written -> OnWritten(event)
+//     OnEvent(event) -> OnAppend(file, its size) -> the bytes are written -> OnWritten(event)
 //
 // Only one thread of one process writes at a time. IsWritten is for this thread, too.
 
@@ -28,6 +28,7 @@ class WriteLedger {
   static std::size_t BytesFor(std::size_t host_count);
 
   bool IsWritten(const HostEvent& event) const;
+  void OnEvent(const HostEvent& event);
   // Call before bytes are appended to a file of this size. A path that is too long is not recorded:
   // then a killed writer may leave its last line twice.
   void OnAppend(const std::filesystem::path& file, std::uint64_t size);
@@ -50,6 +51,8 @@ class WriteLedger {
     std::atomic<bool> appends;
     std::atomic<bool> has_metrics;
     std::uint64_t size;
+    std::size_t slot;  // of the host whose event is being written
+    std::uint64_t position;
     char path[kLongestPath];
   };
   static std::size_t SlotsFor(std::size_t host_count);

@@ -50,8 +50,12 @@ std::shared_future<StatusOr<DaemonBinary>> ReadInBackground() {
 // A daemon that has ended while no process held a connection to it.
 class EndedDaemon : public HostDaemon {
  public:
-  explicit EndedDaemon(Status why)
-      : why_(UnavailableError("the daemon of this machine: " + why.message())) {}
+  EndedDaemon(const Status& why, int guardian)
+      : why_(UnavailableError("the daemon of this machine: " + why.message())),
+        guardian_(guardian) {}
+  void AwaitProcesses(const NoticeCallback& /*notice*/) override {
+    LocalDaemon::AwaitGuardianOfEnded(guardian_);
+  }
   void Begin(const v1::PrepareRequest&, AnswerCallback<v1::PrepareResponse> done) override {
     done(why_);
   }
@@ -72,6 +76,7 @@ class EndedDaemon : public HostDaemon {
 
  private:
   const Status why_;
+  const int guardian_;
 };
 
 }  // namespace
@@ -181,6 +186,7 @@ StatusOr<StartedReplacement> HostStarter::StartReplacement(const Replacement& re
 }
 
 void HostStarter::ReleaseHosts() {
+  if (std::exchange(released_, true)) return;
   leases_.Release();
   for (const auto& [number, daemon] : daemons_) daemon->HangUp();
   if (options_.on_release) options_.on_release();
@@ -226,6 +232,7 @@ void HostStarter::KeepLocal(int number, std::unique_ptr<LocalDaemon> daemon) {
     way.set_number(number);
     way.set_folder(daemon->folder().string());
     way.set_bound(!daemon->CanBeAdopted());
+    way.set_guardian_pid(daemon->guardian_pid());
   }
   Keep(number, std::move(daemon));
 }
@@ -245,7 +252,8 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
       if (daemon.ok()) {
         KeepLocal(way.number(), *std::move(daemon));
       } else {
-        Keep(way.number(), std::make_unique<EndedDaemon>(daemon.status()));
+        KeepWay(way);
+        Keep(way.number(), std::make_unique<EndedDaemon>(daemon.status(), way.guardian_pid()));
       }
       continue;
     }
@@ -272,12 +280,14 @@ void HostStarter::Describe(v1::JobState* state) {
   }
 }
 
+void HostStarter::KeepWay(const v1::DaemonState& way) {
+  const std::lock_guard lock(mutex_);
+  ways_[way.number()] = way;
+}
+
 void HostStarter::KeepRemote(const v1::DaemonState& way, std::unique_ptr<DaemonClient> daemon) {
   addresses_[way.number()] = way.address();
-  {
-    const std::lock_guard lock(mutex_);
-    ways_[way.number()] = way;
-  }
+  KeepWay(way);
   Keep(way.number(), std::move(daemon));
 }
 

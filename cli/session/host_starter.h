@@ -81,7 +81,7 @@ class HostStarter : public ReplacementStarter {
   LeaseKeeper* leases() { return &leases_; }
   StatusOr<StartedReplacement> StartReplacement(const Replacement& replacement) override;
   AbsentHosts absent_hosts() const override { return absent_; }
-  // Releases all daemons, after the end of the job.
+  // Releases all daemons, after the end of the job. Idempotent.
   void ReleaseHosts();
   // Blocks until the daemons of this machine have ended, like LocalDaemon::Close.
   void AwaitHosts(const NoticeCallback& notice);
@@ -99,6 +99,7 @@ class HostStarter : public ReplacementStarter {
   void Keep(int number, std::unique_ptr<HostDaemon> daemon);
   Status StartLocal(int number);
   void KeepLocal(int number, std::unique_ptr<LocalDaemon> daemon);
+  void KeepWay(const v1::DaemonState& way);
   void KeepRemote(const v1::DaemonState& way, std::unique_ptr<DaemonClient> daemon);
   // Starts daemons over SSH; returns the hosts that failed, by node rank.
   StatusOr<std::map<int, FailedHost>> StartRemote(const std::vector<Replacement>& places);
@@ -122,6 +123,7 @@ class HostStarter : public ReplacementStarter {
   // By number. Modified under mutex_.
   std::map<int, std::unique_ptr<HostDaemon>> daemons_;
   LeaseKeeper leases_;  // of the daemons; destroyed before them
+  bool released_ = false;
   std::mutex mutex_;
   std::vector<LocalDaemon*>
       local_;  // guarded by mutex_: the daemons of this machine, owned by daemons_

@@ -11,11 +11,11 @@ Status DaemonDuty::CheckNewWork() const {
 }
 
 Status DaemonDuty::CheckLaunch(std::uint32_t generation) const {
-  DS_RETURN_IF_ERROR(CheckNewWork());
   if (generation_ && generation <= *generation_) {
     return AlreadyExistsError("generation " + std::to_string(generation) +
                               " was launched before, or a later one was");
   }
+  DS_RETURN_IF_ERROR(CheckNewWork());
   if (running() || ending()) {
     return FailedPreconditionError("generation " + std::to_string(*generation_) + " has not ended");
   }

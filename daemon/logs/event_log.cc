@@ -132,6 +132,14 @@ void EventLog::FillBatchAgain(Watcher* watcher, v1::EventBatch* batch) const {
   }
 }
 
+void EventLog::AcknowledgeFor(const Watcher& watcher, std::uint64_t sequence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (watcher.id != watcher_id_) return;
+  }
+  Acknowledge(std::min(sequence, watcher.sent));
+}
+
 void EventLog::Acknowledge(std::uint64_t sequence) {
   bool freed_space = false;
   {

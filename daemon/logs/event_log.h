@@ -79,6 +79,9 @@ class EventLog {
 
   // The controller has processed events up to `sequence`; they are dropped.
   void Acknowledge(std::uint64_t sequence);
+  // Does the same, unless another watcher has been opened: the last words of a dead controller may
+  // come after those of its successor.
+  void AcknowledgeFor(const Watcher& watcher, std::uint64_t sequence);
 
  private:
   struct Entry {

@@ -281,12 +281,12 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRe
         break;
       case EventLog::Next::kAcknowledge:
         if (!stream->Read(&request)) return ToGrpc(CancelledError("the watcher is gone"));
-        (*log)->Acknowledge(request.after_sequence());
+        (*log)->AcknowledgeFor(*watcher, request.after_sequence());
         break;
       case EventLog::Next::kEnd:
         // The watcher closes the stream when it has all events. Ending it here first could cut the
         // connection while the last events are in flight.
-        while (stream->Read(&request)) (*log)->Acknowledge(request.after_sequence());
+        while (stream->Read(&request)) (*log)->AcknowledgeFor(*watcher, request.after_sequence());
         return grpc::Status::OK;
       case EventLog::Next::kSuperseded:
         return ToGrpc(Status(StatusCode::kAborted, "another watcher has taken over"));

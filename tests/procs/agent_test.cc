@@ -236,6 +236,44 @@ TEST_F(AgentTest, StandardInputGoesOnAfterTheAgentWasKilled) {
   EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00000.out"), "ready 0\nfirst\nsecond\n");
 }
 
+// Both are of one machine: what ends one of them may end the other.
+TEST_F(AgentTest, AnAgentThatIsKilledWithADaemonRestartsTheJob) {
+  std::vector<std::string> command = Job({"--max_restarts", "1"});
+  command[command.size() - 2] =
+      "echo ready $RANK $DSRUN_GENERATION; [ $DSRUN_GENERATION = 1 ] || "
+      "exec sleep 600";
+  Program front(command, Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 0 0"));
+  ASSERT_TRUE(front.WaitForOutput("ready 1 0"));
+  const pid_t rank = Status()["ranks"][0]["pid"].get<pid_t>();
+  const pid_t daemon = ReadProcessStat(rank)->parent;
+  const int agent = AgentPid();
+  ASSERT_EQ(::kill(daemon, SIGKILL), 0);
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("ready 0 1"), HasSubstr("ready 1 1")));
+}
+
+// The agent is killed before it has read the signal.
+TEST_F(AgentTest, AStopThatAKilledAgentHasNotReceivedComesAgain) {
+  std::vector<std::string> command = Job({"--grace_seconds", "600"});
+  command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
+  Program front(command, Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 0"));
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  const int agent = AgentPid();
+  ASSERT_EQ(::kill(agent, SIGSTOP), 0);
+  front.Signal(SIGTERM);
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  ASSERT_TRUE(front.WaitForOutput("told 0")) << front.err();
+  ASSERT_TRUE(front.WaitForOutput("told 1")) << front.err();
+  front.Signal(SIGTERM);
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 143) << result.err;
+  EXPECT_EQ(Status()["verdict"]["cause"], "user_stop");
+}
+
 TEST_F(AgentTest, AnAgentThatIsKilledWithItsGuardianIsReported) {
   Program front(Job({}), Options());
   ASSERT_TRUE(front.WaitForOutput("ready 1"));

@@ -46,6 +46,7 @@ TEST_F(WriteLedgerTest, AnAppendWithoutARecordIsUndone) {
   for (const std::string written : {"", "li", "line 2\n"}) {
     ASSERT_TRUE(WriteFileAtomically(path, "line 1\n" + written).ok());
     WriteLedger ledger = Ledger();
+    ledger.OnEvent({a_, 0, Numbered(1)});
     ledger.OnAppend(path, 7);
     EXPECT_TRUE(Ledger().Undo().ok());
     EXPECT_EQ(*ReadFile(path), "line 1\n");
@@ -57,6 +58,7 @@ TEST_F(WriteLedgerTest, ARecordedAppendStays) {
   const auto path = folder_.path() / "log";
   WriteLedger ledger = Ledger();
   LogFile log(path, {}, &ledger);
+  ledger.OnEvent({a_, 0, Numbered(1)});
   EXPECT_TRUE(log.Append("line 1\n").status.ok());
   ledger.OnWritten({a_, 0, Numbered(1)});
   EXPECT_TRUE(Ledger().Undo().ok());
@@ -67,8 +69,10 @@ TEST_F(WriteLedgerTest, TheFileMayHaveBeenRotatedInBetween) {
   const auto path = folder_.path() / "log";
   WriteLedger ledger = Ledger();
   LogFile log(path, {.max_bytes = 10}, &ledger);
+  ledger.OnEvent({a_, 0, Numbered(1)});
   EXPECT_TRUE(log.Append("line 1\n").status.ok());
   ledger.OnWritten({a_, 0, Numbered(1)});
+  ledger.OnEvent({a_, 0, Numbered(2)});
   EXPECT_TRUE(log.Append("line 2\n").status.ok());
   EXPECT_TRUE(Ledger().Undo().ok());
   EXPECT_EQ(*ReadFile(path), "");
