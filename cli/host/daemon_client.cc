@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cli/host/connection_probe.h"
-#include "proto/grpc_log.h"
+#include "proto/set_up_grpc.h"
 #include "runtime/base/log.h"
 #include "runtime/process/boot_time.h"
 
@@ -53,7 +53,7 @@ v1::PrepareRequest AddVersions(v1::PrepareRequest request) {
 }
 
 grpc::ChannelArguments CommonArguments() {
-  v1::SendGrpcLogTo<LogDebug>();
+  v1::SetUpGrpc<LogDebug>();
   grpc::ChannelArguments arguments;
   // A proxy or a lookup of service configuration in DNS is never wanted.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

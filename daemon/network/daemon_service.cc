@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "daemon/ranks/python_facts.h"
-#include "proto/grpc_log.h"
 #include "proto/grpc_threads.h"
+#include "proto/set_up_grpc.h"
 #include "runtime/base/log.h"
 #include "runtime/process/thread_quota.h"
 
@@ -63,7 +63,7 @@ constexpr std::chrono::seconds kLastEventsGrace{1};
 constexpr std::chrono::seconds kLastEventsGraceOnNetwork{5};
 
 void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
-  v1::SendGrpcLogTo<LogDebug>();
+  v1::SetUpGrpc<LogDebug>();
   builder->RegisterService(service);
   builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
   // There is one caller, the controller; a completion queue per core would only use memory.
