@@ -111,7 +111,8 @@ void Front::OnHello(const v1::AgentHello& hello) {
     if (detaches_) SendDetach();
     console_.ShowNotice("the agent of the job was ended by signal " +
                         std::to_string(hello.killed_by()) +
-                        "; another one has taken over, and the ranks go on");
+                        "; another one has taken over, and the ranks go on; output that was on "
+                        "its way here is in the run directory only");
   } else if (!options_.greeting.empty()) {
     console_.ShowNotice(options_.greeting);
   }
