@@ -153,21 +153,22 @@ TEST_F(AgentTest, ASecondSignalEndsAStoppedAgent) {
   }
 }
 
-// Ranks print while agents are killed, and no log loses or doubles a line. What a front had not
+// Ranks print while agents are killed, and no log loses or doubles a line. Their lines differ, else
+// the console would show them as one. What a front had not
 // received when its agent was killed is in the logs only, so these show the progress here.
 TEST_F(AgentTest, AKilledAgentIsReplacedAndNoLineIsLost) {
   constexpr int kLines = 20'000;
   constexpr int kKills = 3;
   std::vector<std::string> command = Job({});
   command[command.size() - 2] = "i=0; while [ $i -lt " + std::to_string(kLines) +
-                                " ]; do echo line $i; i=$((i+1)); done; echo ready $RANK; "
+                                " ]; do echo line $i of $RANK; i=$((i+1)); done; echo ready $RANK; "
                                 "until [ -e \"$0\" ]; do sleep 0.05; done; echo went $RANK";
   Program front(command, Options());
-  ASSERT_TRUE(front.WaitForOutput("line 0\n"));
+  ASSERT_TRUE(front.WaitForOutput("line 0 of 0\n"));
   Program logs({DS_BIN_DIR "/dsrun", "logs", "-f", "--rank", "0", run().string()}, Options());
   std::string told;
   for (int kill = 1; kill <= kKills; ++kill) {
-    ASSERT_TRUE(logs.WaitForOutput("line " + std::to_string(kLines / 10 * kill) + "\n"));
+    ASSERT_TRUE(logs.WaitForOutput("line " + std::to_string(kLines / 10 * kill) + " of 0\n"));
     ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
     told += kTakenOver;
     ASSERT_TRUE(front.WaitForOutput(told)) << front.err();
@@ -177,9 +178,9 @@ TEST_F(AgentTest, AKilledAgentIsReplacedAndNoLineIsLost) {
   Go();
   const ProgramResult result = front.Wait();
   EXPECT_EQ(result.status, 0) << result.err;
-  std::string expected;
-  for (int i = 0; i < kLines; ++i) expected += "line " + std::to_string(i) + "\n";
   for (const std::string rank : {"0", "1"}) {
+    std::string expected;
+    for (int i = 0; i < kLines; ++i) expected += "line " + std::to_string(i) + " of " + rank + "\n";
     EXPECT_EQ(*ReadFile(run() / ("logs/0/rank-0000" + rank + ".out")),
               expected + "ready " + rank + "\nwent " + rank + "\n");
   }
@@ -250,6 +251,7 @@ TEST_F(AgentTest, AnAgentThatIsKilledWithADaemonRestartsTheJob) {
   const pid_t rank = Status()["ranks"][0]["pid"].get<pid_t>();
   const pid_t daemon = ReadProcessStat(rank)->parent;
   const int agent = AgentPid();
+  ASSERT_EQ(::kill(agent, SIGSTOP), 0);  // else it may see the end of the daemon
   ASSERT_EQ(::kill(daemon, SIGKILL), 0);
   ASSERT_EQ(::kill(agent, SIGKILL), 0);
   const ProgramResult result = front.Wait();
