@@ -88,6 +88,10 @@ void SshJob::ExpectNothingLeft(int host) {
             "");
 }
 
+void SshJob::RemoveLastMessages(int host) {
+  if (hosts().namespaces()) OnHost(host, "rm -rf /root/.cache/dsrun/log");
+}
+
 nlohmann::json SshJob::Verdict() const {
   const auto text = ReadFile(run() / "verdict.json");
   return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json::object();

@@ -38,6 +38,8 @@ class SshJob : public ::testing::Test {
   bool BecomesEmpty(int host);
   // No process, and no file but the cached daemon.
   void ExpectNothingLeft(int host);
+  // Daemons that were not released leave their last messages.
+  void RemoveLastMessages(int host);
   nlohmann::json Verdict() const;
   // The process that runs the job; dsrun is its front.
   pid_t AgentPid() const;

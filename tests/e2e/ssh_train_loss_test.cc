@@ -33,7 +33,11 @@ class SshTrainLossTest : public SshTrainJob {
     EXPECT_THAT(result.err, HasSubstr(verdict["message"].get<std::string>()));
   }
   void ExpectNothingLeftOn(const std::vector<int>& places) {
-    for (const int host : places) ExpectNothingLeft(host);
+    for (const int host : places) {
+      EXPECT_TRUE(BecomesEmpty(host));
+      RemoveLastMessages(host);
+      ExpectNothingLeft(host);
+    }
   }
 
   // What is lost is lost now, under the lease that Start was given.
