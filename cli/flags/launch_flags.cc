@@ -67,7 +67,7 @@ void AddTimeLimitFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("SECONDS");
   app.add_option(FlagNames("lease_seconds"), flags->lease_seconds,
                  "a host that sends nothing for this time is lost; its ranks stop when they "
-                 "receive nothing from dsrun for this time, or, without this flag, 2 s after the "
+                 "receive nothing from dsrun for this time, or, without this flag, 5 s after the "
                  "end of its connections (default: 10)")
       ->check(NumberBetween(1.0, 3600.0))
       ->each([flags](const std::string&) { flags->lease_decides = true; })
