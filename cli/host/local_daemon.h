@@ -2,13 +2,15 @@
 
 // LocalDaemon is the client of this machine's dsrund, which it starts as a child in a new session.
 // A pipe binds the daemon to this object: when it closes (by Close, the destructor, or the end of
-// this process, including SIGKILL), dsrund stops its ranks and ends. If dsrund itself is killed,
-// its guardian ends the remaining processes. If both are killed after dsrund accepts calls, Close
-// does it, as far as control groups contain the processes (runtime/process/owned_cgroup.h).
+// this process, including SIGKILL), dsrund stops its ranks and ends. A pipe of the caller
+// (controller_fd) binds it to all processes that hold its other end, and Adopt takes over the
+// daemon of one that was killed. If dsrund itself is killed, its guardian ends the remaining
+// processes. If both are killed after dsrund accepts calls, Close does it, as far as control groups
+// contain the processes (runtime/process/owned_cgroup.h).
 //
-// Calls use a socket pair, which no other process can reach because it has no path. The files of
-// the job are in a private folder with mode 0700 below $XDG_RUNTIME_DIR or /tmp, which is removed
-// at the end.
+// Start connects by a socket pair, Adopt by a socket in the daemon's private folder
+// (proto/local_socket.h). That folder, which only this user may enter, is below $XDG_RUNTIME_DIR or
+// /tmp and also holds the files of the job. It is removed at the end.
 //
 // Thread-safe like HostDaemon, except that Start and Close are called on one thread.
 
