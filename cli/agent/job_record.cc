@@ -85,11 +85,8 @@ void JobRecord::Write(const HostEvent& event) {
     const std::lock_guard lock(mutex_);
     if (!failed_.ok()) return;
   }
-  const bool is_again = ledger_->IsWritten(event);
-  if (!is_again) {
-    ledger_->OnEvent(event);
-    written = run_directory_->Append(event);
-  }
+  const bool is_new = ledger_->OnEvent(event);
+  if (is_new) written = run_directory_->Append(event);
   {
     const std::lock_guard lock(mutex_);
     if (!written.ok()) {
@@ -99,13 +96,13 @@ void JobRecord::Write(const HostEvent& event) {
     }
     status_.OnEvent(event, Clock::System().Now());
   }
-  if (is_again) return;
+  if (!is_new) return;
   v1::FromAgent message;
   message.mutable_event()->set_host(event.host);
   message.mutable_event()->set_generation(event.generation);
   *message.mutable_event()->mutable_event() = event.event;
   fronts_->Publish(message);
-  ledger_->OnWritten(event);
+  ledger_->OnWritten();
 }
 
 void JobRecord::Say(v1::JobText::Kind kind, const std::string& text) {

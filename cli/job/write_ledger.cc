@@ -43,17 +43,15 @@ WriteLedger::Host* WriteLedger::Find(const HostEvent& event) const {
   return nullptr;
 }
 
-bool WriteLedger::IsWritten(const HostEvent& event) const {
-  const Host* host = Find(event);
-  return host != nullptr && PositionOf(event) <= host->written;
-}
-
-void WriteLedger::OnEvent(const HostEvent& event) {
-  const Host* host = Find(event);
-  if (host == nullptr) return;
+bool WriteLedger::OnEvent(const HostEvent& event) {
+  writing_ = Find(event);
+  if (writing_ == nullptr) return true;
+  const std::uint64_t position = PositionOf(event);
+  if (position <= writing_->written) return false;
   header_->appends = false;
-  header_->slot = static_cast<std::size_t>(host - hosts_);
-  header_->position = PositionOf(event);
+  header_->slot = static_cast<std::size_t>(writing_ - hosts_);
+  header_->position = position;
+  return true;
 }
 
 void WriteLedger::OnAppend(const std::filesystem::path& file, std::uint64_t size) {
@@ -65,10 +63,9 @@ void WriteLedger::OnAppend(const std::filesystem::path& file, std::uint64_t size
   header_->appends = true;
 }
 
-void WriteLedger::OnWritten(const HostEvent& event) {
-  Host* host = Find(event);
-  if (host == nullptr) return;
-  host->written = PositionOf(event);
+void WriteLedger::OnWritten() {
+  if (writing_ == nullptr) return;
+  writing_->written = header_->position;
   header_->appends = false;
 }
 

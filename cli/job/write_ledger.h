@@ -5,9 +5,9 @@
 // that is not recorded (Undo), receives the event again, and skips those that are recorded. So
 // each event is in its file once.
 //
-//     OnEvent(event) -> OnAppend(file, its size) -> the bytes are written -> OnWritten(event)
+//     OnEvent(event) -> OnAppend(file, its size) -> the bytes are written -> OnWritten()
 //
-// Only one thread of one process writes at a time. IsWritten is for this thread, too.
+// Only one thread of one process writes at a time.
 
 #include <atomic>
 #include <cstddef>
@@ -27,12 +27,13 @@ class WriteLedger {
   WriteLedger(void* memory, std::size_t host_count);
   static std::size_t BytesFor(std::size_t host_count);
 
-  bool IsWritten(const HostEvent& event) const;
-  void OnEvent(const HostEvent& event);
+  // Begins to write an event. Returns false if it is recorded: then nothing is to be written.
+  bool OnEvent(const HostEvent& event);
   // Call before bytes are appended to a file of this size. A path that is too long is not recorded:
   // then a killed writer may leave its last line twice.
   void OnAppend(const std::filesystem::path& file, std::uint64_t size);
-  void OnWritten(const HostEvent& event);
+  // Records the event of the last OnEvent, which has returned true.
+  void OnWritten();
   // Removes the bytes of an event that is not recorded.
   Status Undo();
   // Records that the job has written metrics.
@@ -61,6 +62,7 @@ class WriteLedger {
   Header* header_ = nullptr;
   Host* hosts_ = nullptr;
   std::size_t slots_ = 0;
+  Host* writing_ = nullptr;  // of the event that is being written; null: not recorded
 };
 
 }  // namespace ds::cli

@@ -32,12 +32,14 @@ class WriteLedgerTest : public ::testing::Test {
 
 TEST_F(WriteLedgerTest, RecordsEventsByHostAndGeneration) {
   WriteLedger ledger = Ledger();
-  ledger.OnWritten({a_, 0, Numbered(7)});
-  ledger.OnWritten({b_, 0, Numbered(2)});
-  EXPECT_TRUE(Ledger().IsWritten({a_, 0, Numbered(7)}));
-  EXPECT_FALSE(Ledger().IsWritten({a_, 0, Numbered(8)}));
-  EXPECT_FALSE(Ledger().IsWritten({b_, 0, Numbered(3)}));
-  EXPECT_FALSE(Ledger().IsWritten({a_, 1, Numbered(1)})) << "sequences begin again";
+  EXPECT_TRUE(ledger.OnEvent({a_, 0, Numbered(7)}));
+  ledger.OnWritten();
+  EXPECT_TRUE(ledger.OnEvent({b_, 0, Numbered(2)}));
+  ledger.OnWritten();
+  EXPECT_FALSE(Ledger().OnEvent({a_, 0, Numbered(7)}));
+  EXPECT_TRUE(Ledger().OnEvent({a_, 0, Numbered(8)}));
+  EXPECT_TRUE(Ledger().OnEvent({b_, 0, Numbered(3)}));
+  EXPECT_TRUE(Ledger().OnEvent({a_, 1, Numbered(1)})) << "sequences begin again";
 }
 
 // A writer may be killed at any moment: before, in the middle of or after the write.
@@ -60,7 +62,7 @@ TEST_F(WriteLedgerTest, ARecordedAppendStays) {
   LogFile log(path, {}, &ledger);
   ledger.OnEvent({a_, 0, Numbered(1)});
   EXPECT_TRUE(log.Append("line 1\n").status.ok());
-  ledger.OnWritten({a_, 0, Numbered(1)});
+  ledger.OnWritten();
   EXPECT_TRUE(Ledger().Undo().ok());
   EXPECT_EQ(*ReadFile(path), "line 1\n");
 }
@@ -71,7 +73,7 @@ TEST_F(WriteLedgerTest, TheFileMayHaveBeenRotatedInBetween) {
   LogFile log(path, {.max_bytes = 10}, &ledger);
   ledger.OnEvent({a_, 0, Numbered(1)});
   EXPECT_TRUE(log.Append("line 1\n").status.ok());
-  ledger.OnWritten({a_, 0, Numbered(1)});
+  ledger.OnWritten();
   ledger.OnEvent({a_, 0, Numbered(2)});
   EXPECT_TRUE(log.Append("line 2\n").status.ok());
   EXPECT_TRUE(Ledger().Undo().ok());
@@ -81,9 +83,10 @@ TEST_F(WriteLedgerTest, TheFileMayHaveBeenRotatedInBetween) {
 
 TEST_F(WriteLedgerTest, WithoutMemoryNothingIsRecorded) {
   WriteLedger ledger;
+  EXPECT_TRUE(ledger.OnEvent({a_, 0, Numbered(1)}));
   ledger.OnAppend(folder_.path() / "log", 0);
-  ledger.OnWritten({a_, 0, Numbered(1)});
-  EXPECT_FALSE(ledger.IsWritten({a_, 0, Numbered(1)}));
+  ledger.OnWritten();
+  EXPECT_TRUE(ledger.OnEvent({a_, 0, Numbered(1)}));
   EXPECT_TRUE(ledger.Undo().ok());
 }
 
