@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "cli/host/daemon_client.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
@@ -98,8 +97,7 @@ struct HostStarter::RemoteHosts {
   std::vector<v1::Credentials> credentials;
   std::vector<std::string> notices;  // of those that are ready, for the user
   RemoteJob job;
-  v1::Credentials controller;
-  std::shared_ptr<grpc::ChannelCredentials> made;  // of these, for all
+  TlsOptions tls;  // for all
 };
 
 HostStarter::HostStarter(Options options)
@@ -239,11 +237,9 @@ void HostStarter::KeepLocal(int number, std::unique_ptr<LocalDaemon> daemon) {
 
 StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, NoticeCallback notice) {
   notice_ = std::move(notice);
-  std::shared_ptr<grpc::ChannelCredentials> made;
-  v1::Credentials controller;
+  TlsOptions tls;
   if (options_.authority != nullptr) {
-    DS_ASSIGN_OR_RETURN(controller, options_.authority->IssueController());
-    made = MakeChannelCredentials(controller);
+    DS_ASSIGN_OR_RETURN(tls, MakeTlsOptions());
   }
   for (const v1::DaemonState& way : state.daemons()) {
     if (way.target().empty()) {
@@ -257,11 +253,7 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
       }
       continue;
     }
-    const TlsOptions tls{.credentials = controller,
-                         .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, way.number()),
-                         .lease = lease_,
-                         .made = made};
-    KeepRemote(way, std::make_unique<DaemonClient>(plan_->job_id, way.target(), tls));
+    KeepRemote(way, tls, /*tunnel=*/nullptr);
   }
   StartedHosts started;
   for (int i = 0; i < state.places_size(); ++i) {
@@ -285,10 +277,19 @@ void HostStarter::KeepWay(const v1::DaemonState& way) {
   ways_[way.number()] = way;
 }
 
-void HostStarter::KeepRemote(const v1::DaemonState& way, std::unique_ptr<DaemonClient> daemon) {
-  addresses_[way.number()] = way.address();
+StatusOr<TlsOptions> HostStarter::MakeTlsOptions() const {
+  TlsOptions tls{.lease = lease_};
+  DS_ASSIGN_OR_RETURN(tls.credentials, options_.authority->IssueController());
+  tls.made = MakeChannelCredentials(tls.credentials);
+  return tls;
+}
+
+void HostStarter::KeepRemote(const v1::DaemonState& way, TlsOptions tls,
+                             std::unique_ptr<RemoteTunnel> tunnel) {
+  tls.daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, way.number());
   KeepWay(way);
-  Keep(way.number(), std::move(daemon));
+  Keep(way.number(),
+       std::make_unique<DaemonClient>(plan_->job_id, way.target(), tls, std::move(tunnel)));
 }
 
 StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
@@ -301,8 +302,7 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     target.node_rank = place.number;
     hosts->targets.push_back(std::move(target));
   }
-  DS_ASSIGN_OR_RETURN(hosts->controller, options_.authority->IssueController());
-  hosts->made = MakeChannelCredentials(hosts->controller);
+  DS_ASSIGN_OR_RETURN(hosts->tls, MakeTlsOptions());
   for (const Replacement& place : places) {
     DS_ASSIGN_OR_RETURN(v1::Credentials credentials, options_.authority->IssueDaemon(place.number));
     hosts->credentials.push_back(std::move(credentials));
@@ -326,13 +326,8 @@ void HostStarter::Accept(RemoteHosts* hosts, int index, StartedDaemon* started) 
   way.set_target(started->target());
   way.set_address(started->address);
   way.set_bound(started->tunnel != nullptr);
-  const TlsOptions tls{.credentials = hosts->controller,
-                       .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
-                       .lease = lease_,
-                       .made = hosts->made};
   // At once: its lease must last until the slowest host is ready.
-  KeepRemote(way, std::make_unique<DaemonClient>(plan_->job_id, started->target(), tls,
-                                                 std::move(started->tunnel)));
+  KeepRemote(way, hosts->tls, std::move(started->tunnel));
 }
 
 StatusOr<std::map<int, FailedHost>> HostStarter::StartRemote(
@@ -371,8 +366,8 @@ std::string HostStarter::FindMasterAddress() const {
   const std::string& planned = plan_->master_addr;
   const Replacement& first = places_[0];
   const auto address_of = [this](const Replacement& place) {
-    const auto found = addresses_.find(place.number);
-    return found == addresses_.end() ? "" : found->second;
+    const auto found = ways_.find(place.number);
+    return found == ways_.end() ? "" : found->second.address();
   };
   if (places_.size() == 1 || !plan_->flags.master_addr.empty()) return planned;
   if (plan_->host(first.host).remote) return address_of(first);

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/host/daemon_client.h"
 #include "cli/host/host_daemon.h"
 #include "cli/host/lease_keeper.h"
 #include "cli/host/local_daemon.h"
@@ -100,7 +101,8 @@ class HostStarter : public ReplacementStarter {
   Status StartLocal(int number);
   void KeepLocal(int number, std::unique_ptr<LocalDaemon> daemon);
   void KeepWay(const v1::DaemonState& way);
-  void KeepRemote(const v1::DaemonState& way, std::unique_ptr<DaemonClient> daemon);
+  StatusOr<TlsOptions> MakeTlsOptions() const;
+  void KeepRemote(const v1::DaemonState& way, TlsOptions tls, std::unique_ptr<RemoteTunnel> tunnel);
   // Starts daemons over SSH; returns the hosts that failed, by node rank.
   StatusOr<std::map<int, FailedHost>> StartRemote(const std::vector<Replacement>& places);
   StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<Replacement>& places);
@@ -118,8 +120,7 @@ class HostStarter : public ReplacementStarter {
   const std::shared_ptr<Interrupter> interrupter_ = std::make_shared<Interrupter>();
   std::vector<Replacement> places_;  // by node rank: the present host
   AbsentHosts absent_;
-  std::map<int, std::string> addresses_;  // dialled address of the daemons of other hosts
-  std::map<int, v1::DaemonState> ways_;   // guarded by mutex_: to all daemons
+  std::map<int, v1::DaemonState> ways_;  // to all daemons; modified under mutex_
   // By number. Modified under mutex_.
   std::map<int, std::unique_ptr<HostDaemon>> daemons_;
   LeaseKeeper leases_;  // of the daemons; destroyed before them
