@@ -340,7 +340,7 @@ void JobMachine::OnUnfit(const std::map<int, Verdict>& refusals) {
   outcome_ = unfit.begin()->second;
   std::vector<int> node_ranks;
   for (const auto& [node_rank, verdict] : unfit) node_ranks.push_back(node_rank);
-  if (!AreCovered(node_ranks)) return EndUnreplaced();
+  if (!CanReplace(job_, node_ranks, spares_)) return EndUnreplaced();
   for (const auto& [node_rank, verdict] : unfit) {
     observer_->OnNotice(verdict.message + "; a spare host is to take its place");
     Lose(node_rank, /*ended=*/true);  // no rank runs there
@@ -353,15 +353,6 @@ void JobMachine::OnUnfit(const std::map<int, Verdict>& refusals) {
     actions_.push_back({.host = prepared_[node_rank].number, .what = GiveHostUp{.release = true}});
   }
   if (awaited_ == 0) ReplaceNext();
-}
-
-bool JobMachine::AreCovered(const std::vector<int>& node_ranks) const {
-  std::vector<int> slot_counts;
-  for (const int node_rank : node_ranks) {
-    if (!job_.IsReplaceable(node_rank)) return false;
-    slot_counts.push_back(job_.world.hosts[node_rank].rank_count());
-  }
-  return spares_.Covers(slot_counts);
 }
 
 // Hosts that cannot be reached are listed as they are when there is no spare at all.

@@ -170,7 +170,6 @@ class JobMachine {
   void OnAllPrepared();
   // Ends the job because of the hosts that cannot take part, or replaces them.
   void OnUnfit(const std::map<int, Verdict>& refusals);
-  bool AreCovered(const std::vector<int>& node_ranks) const;
   void GiveUpLost();
   // Returns the reason why no generation can follow, independent of the verdict; "" = one can.
   std::string ExplainNoGeneration() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/job/job_plan.h"
+
 namespace ds::cli {
 
 SparePool::SparePool(std::vector<int> slot_counts) : unused_(std::move(slot_counts)) {}
@@ -30,6 +32,15 @@ bool SparePool::Covers(const std::vector<int>& slot_counts) const {
   SparePool left = *this;
   return std::all_of(slot_counts.begin(), slot_counts.end(),
                      [&](int count) { return left.Take(count).has_value(); });
+}
+
+bool CanReplace(const JobPlan& plan, const std::vector<int>& node_ranks, const SparePool& pool) {
+  std::vector<int> slot_counts;
+  for (const int node_rank : node_ranks) {
+    if (!plan.IsReplaceable(node_rank)) return false;
+    slot_counts.push_back(plan.host(node_rank).rank_count());
+  }
+  return pool.Covers(slot_counts);
 }
 
 }  // namespace ds::cli

@@ -17,6 +17,8 @@
 
 namespace ds::cli {
 
+struct JobPlan;
+
 // Pure. Not thread-safe.
 class SparePool {
  public:
@@ -34,6 +36,9 @@ class SparePool {
  private:
   std::vector<int> unused_;  // slot counts by spare; 0 = used
 };
+
+// Returns whether spares of the pool can take all these places. Pure.
+bool CanReplace(const JobPlan& plan, const std::vector<int>& node_ranks, const SparePool& pool);
 
 // A host that takes the place of another one.
 struct Replacement {

@@ -144,8 +144,12 @@ StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
   if (!remote.empty()) {
     DS_ASSIGN_OR_RETURN(failed, StartRemote(remote));
   }
-  for (const auto& [node_rank, each] : failed) started.failed.push_back(each);
-  if (!AreCovered(failed)) {
+  std::vector<int> places;
+  for (const auto& [node_rank, each] : failed) {
+    places.push_back(node_rank);
+    started.failed.push_back(each);
+  }
+  if (!CanReplace(*plan_, places, SparePool(plan_->CountSpareSlots()))) {
     ReleaseHosts();
     return started;
   }
@@ -157,15 +161,6 @@ StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
   for (const auto& [number, daemon] : daemons_) started.daemons[number] = daemon.get();
   started.master_addr = FindMasterAddress();
   return started;
-}
-
-bool HostStarter::AreCovered(const std::map<int, FailedHost>& failed) const {
-  std::vector<int> slot_counts;
-  for (const auto& [node_rank, each] : failed) {
-    if (!plan_->IsReplaceable(node_rank)) return false;
-    slot_counts.push_back(plan_->host(node_rank).rank_count());
-  }
-  return SparePool(plan_->CountSpareSlots()).Covers(slot_counts);
 }
 
 StatusOr<StartedReplacement> HostStarter::StartReplacement(const Replacement& replacement) {

@@ -108,8 +108,6 @@ class HostStarter : public ReplacementStarter {
   StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<Replacement>& places);
   // Takes over the daemon that was started on the host with this index in `hosts`.
   void Accept(RemoteHosts* hosts, int index, StartedDaemon* started);
-  // Returns whether spares can replace the hosts.
-  bool AreCovered(const std::map<int, FailedHost>& failed) const;
   std::string FindMasterAddress() const;
 
   const Options options_;
