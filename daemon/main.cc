@@ -46,6 +46,7 @@
 #include "runtime/base/parse_number.h"
 #include "runtime/process/cgroups.h"
 #include "runtime/process/descriptor_table.h"
+#include "runtime/process/exit_process.h"
 #include "runtime/process/malloc_arena.h"
 #include "runtime/process/owned_cgroup.h"
 #include "runtime/process/pipe.h"
@@ -363,17 +364,6 @@ void EndRemainingProcesses() {
   PrivateFolder::RemoveAbandoned();
 }
 
-[[noreturn]] void EndLikeDaemon(int status) {
-  if (WIFSIGNALED(status)) {
-    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // the core dump is dsrund's
-    std::signal(WTERMSIG(status), SIG_DFL);
-    const sigset_t signals = MakeSet({WTERMSIG(status)});
-    ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-    ::kill(::getpid(), WTERMSIG(status));
-  }
-  std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-}
-
 [[noreturn]] void Guard(pid_t daemon, MessageLog log) {
   const sigset_t signals = MakeSet({SIGCHLD, SIGTERM, SIGINT, SIGHUP});
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
@@ -385,13 +375,13 @@ void EndRemainingProcesses() {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   if (code != kExitOk && code != kEndedUnreleased) EndRemainingProcesses();
   // Last, because the home may be on a file system that does not answer.
-  if (log.path.empty()) EndLikeDaemon(status);
+  if (log.path.empty()) EndLikeChild(status);
   if (code == kExitOk) {
     RemoveLastWords(log.path);  // of an earlier daemon of the job
   } else {
     static_cast<void>(words.Leave(log.path, DescribeEnd(daemon, status), UnixSeconds()));
   }
-  EndLikeDaemon(status);
+  EndLikeChild(status);
 }
 
 // Child processes do not inherit the timer. SIGCONT needs a handler, because the kernel drops an

@@ -37,7 +37,7 @@ ALLOWED = {
     "daemon/host/last_words.cc": (1, "the file of its own job on this host"),
     "daemon/host/orphans.cc": (1, "children of the guardian, which nobody else reaps"),
     "daemon/job/generation.cc": (1, "a folder that it made with mkdir inside the job's private folder"),
-    "daemon/main.cc": (3, "its own child, which it has not reaped, and itself; a socket in its private folder"),
+    "daemon/main.cc": (2, "its own child, which it has not reaped; a socket in its private folder"),
     "daemon/ranks/python_facts.cc": (1, "the group of its own child, which it has not reaped"),
     "daemon/ranks/rank_process.cc": (2, "its own child and that child's group, which it has not reaped"),
     "runtime/base/file_system.cc": (2, "the system call itself"),

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -10,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -50,14 +48,6 @@ void RemoveEmptyLog(const fs::path& path) {
   struct stat info {};
   const bool is_empty = ::stat(path.c_str(), &info) == 0 && info.st_size == 0;
   if (is_empty) ::unlink(path.c_str());
-}
-
-[[noreturn]] void EndBySignal(int signal) {
-  const rlimit no_core{};
-  ::setrlimit(RLIMIT_CORE, &no_core);  // the core file is the agent's
-  std::signal(signal, SIG_DFL);
-  ::raise(signal);
-  std::_Exit(EXIT_FAILURE);
 }
 
 // Does what an agent would do that does not start its job.
@@ -163,8 +153,7 @@ void Guardian::Run() {
     means_.killed_by = WTERMSIG(status);
     status = RunOneAgent();
   }
-  if (WIFSIGNALED(status)) EndBySignal(WTERMSIG(status));
-  std::_Exit(WEXITSTATUS(status));
+  EndLikeChild(status);
 }
 
 }  // namespace

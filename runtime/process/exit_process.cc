@@ -1,5 +1,9 @@
 #include "runtime/process/exit_process.h"
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -17,6 +21,20 @@ void ExitProcess(int status) {
   std::cout.flush();
   std::fflush(nullptr);
   std::_Exit(status);
+}
+
+void EndLikeChild(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // the core file is the child's
+    std::signal(signal, SIG_DFL);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, signal);
+    ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+    std::raise(signal);
+  }
+  std::_Exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : EXIT_FAILURE);
 }
 
 }  // namespace ds

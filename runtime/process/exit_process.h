@@ -10,4 +10,8 @@ namespace ds {
 
 [[noreturn]] void ExitProcess(int status);
 
+// Ends this process as a child of it has ended, by its wait status: with the same exit status, or
+// by the same signal, without a core file of its own. Nothing is flushed.
+[[noreturn]] void EndLikeChild(int wait_status);
+
 }  // namespace ds
