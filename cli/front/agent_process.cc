@@ -35,6 +35,11 @@ std::vector<pid_t> ListChildren(pid_t pid) {
   return children;
 }
 
+bool HasName(pid_t pid, std::string_view name) {
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  return stat.has_value() && stat->name == name;
+}
+
 // Its number may have become another process's since it was listed.
 void KillChildOf(pid_t parent, pid_t child) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
@@ -43,10 +48,10 @@ void KillChildOf(pid_t parent, pid_t child) {
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
 }
 
-bool HasName(pid_t pid, std::string_view name) {
-  std::string found;
-  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), found);
-  return found.starts_with(name);
+// Kills the daemon of a guardian (daemon/main.cc), which ends behind it. Ignores other processes.
+void KillDaemonOf(pid_t guardian) {
+  if (!HasName(guardian, "dsrun-guard")) return;
+  for (const pid_t daemon : ListChildren(guardian)) KillChildOf(guardian, daemon);
 }
 
 }  // namespace
@@ -82,17 +87,13 @@ std::string AgentProcess::AwaitEnd() {
   return process + " ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// The guardian is stopped first, because it starts another agent. The other processes below it are
-// agents, guardians of daemons (daemon/main.cc) and daemons.
+// The guardian is stopped first, because it starts another agent. Below it are agents and the
+// guardians of daemons, of which those of a killed agent are its own children.
 void AgentProcess::Kill() const {
   ::kill(pid_, SIGSTOP);  // not reaped yet, so the number is still its own
   for (const pid_t child : ListChildren(pid_)) {
-    for (const pid_t grandchild : ListChildren(child)) {
-      for (const pid_t daemon : ListChildren(grandchild)) {
-        if (HasName(grandchild, "dsrun-guard")) KillChildOf(grandchild, daemon);
-      }
-      if (HasName(child, "dsrun-guard")) KillChildOf(child, grandchild);
-    }
+    KillDaemonOf(child);
+    for (const pid_t grandchild : ListChildren(child)) KillDaemonOf(grandchild);
     if (HasName(child, "dsrun-agent")) KillChildOf(pid_, child);
   }
   ::kill(-pid_, SIGKILL);  // agents are in its group

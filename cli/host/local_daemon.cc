@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -126,10 +125,9 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Adopt(LocalDaemonOptions opt
 
 void LocalDaemon::AwaitGuardianOfEnded(int guardian) {
   const UniqueFd process = OpenProcess(guardian);
-  std::string name;
-  std::getline(std::ifstream("/proc/" + std::to_string(guardian) + "/comm"), name);
+  const std::optional<ProcessStat> stat = ReadProcessStat(guardian);
   // Another process may have its number by now.
-  if (process.valid() && name == "dsrun-guard") {
+  if (process.valid() && stat.has_value() && stat->name == "dsrun-guard") {
     AwaitEnd(std::array{process.get()}, kGuardianPatience);
   }
 }

@@ -1,6 +1,7 @@
 #include "runtime/base/process_stat.h"
 
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -8,13 +9,13 @@ namespace ds {
 
 std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  // The line is "PID (NAME) STATE PARENT ..."; NAME may contain any byte.
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(name_end + 1));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // The text is "PID (NAME) STATE PARENT ..."; NAME may contain any byte.
+  const std::size_t name_begin = text.find('('), name_end = text.rfind(')');
+  if (name_begin == std::string::npos || name_end == std::string::npos) return std::nullopt;
   ProcessStat stat;
+  stat.name = text.substr(name_begin + 1, name_end - name_begin - 1);
+  std::istringstream fields(text.substr(name_end + 1));
   fields >> stat.state >> stat.parent;
   std::string skipped;
   for (int field = 5; field < 14; ++field) fields >> skipped;

@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace ds {
 
 struct ProcessStat {
-  char state = 0;  // 'R', 'S', 'T' (a signal has stopped it), 't' (a debugger), 'Z', ...
+  std::string name;  // of its main thread (PR_SET_NAME), at most 15 bytes of any kind
+  char state = 0;    // 'R', 'S', 'T' (a signal has stopped it), 't' (a debugger), 'Z', ...
   pid_t parent = 0;
   std::uint64_t processor_ticks = 0;  // used by all its threads
   // Start time in clock ticks since the boot. Distinguishes processes that reused a pid.

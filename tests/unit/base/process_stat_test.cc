@@ -31,7 +31,7 @@ TEST(ProcessStatTest, CountsTheTimeOfItsThreads) {
 TEST(ProcessStatTest, OfAStoppedChildWithANameThatLooksLikeFields) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::prctl(PR_SET_NAME, "a) R 1 2", 0, 0, 0);
+    ::prctl(PR_SET_NAME, "a) (R\n1 2", 0, 0, 0);
     ::raise(SIGSTOP);
     ::_exit(0);
   }
@@ -40,6 +40,7 @@ TEST(ProcessStatTest, OfAStoppedChildWithANameThatLooksLikeFields) {
   ASSERT_TRUE(WIFSTOPPED(status));
   const auto stat = ReadProcessStat(child);
   ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->name, "a) (R\n1 2");
   EXPECT_EQ(stat->state, 'T');
   EXPECT_TRUE(IsStopped(child));
   EXPECT_FALSE(IsStopped(::getpid()));
