@@ -60,7 +60,7 @@ CLI = {
     "job": {"flags", "launch", "host", "job/verdict"},
     "console": {"flags", "job", "job/verdict"},
     "session": {"remote", "host", "job", "job/verdict"},
-    "agent": {"job", "job/verdict", "console", "session"},
+    "agent": {"host", "job", "job/verdict", "console", "session"},
     "front": {"flags", "host", "job", "job/verdict", "console", "agent"},
     "train": {"flags", "launch", "job", "front"},
     "report": {"launch"},

@@ -17,6 +17,7 @@
 #include "cli/agent/front_server.h"
 #include "cli/agent/job_record.h"
 #include "cli/agent/job_registry.h"
+#include "cli/host/deadlines.h"
 #include "cli/job/generation_state.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/job_plan.h"
@@ -35,13 +36,6 @@
 namespace ds::cli {
 namespace {
 
-// Killed ranks end before that, and so do daemons that are well: the user hears of others.
-constexpr std::chrono::seconds kTimeout{1};
-// After that notice, everything still awaited is given up in this time.
-constexpr std::chrono::seconds kGiveUpPatience{2};
-// Behind the grace and the lease of a stop that he has asked for once: its daemon gives up ranks
-// and tells of it, or is lost itself.
-constexpr std::chrono::seconds kStopPatience{6};
 // It receives signals, serves fronts, writes to the run directory, forwards standard input and
 // renews leases.
 constexpr int kOwnThreads = 5;
@@ -169,7 +163,7 @@ UserSignals::Target JobSession::HearAfterTheEnd(std::function<void()> on_timer) 
     if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
     // By then a healthy disk has received everything in transit.
     if (!stop_.ends_at_once()) return StartStopTimer();
-    if (stop_.BeginLastChance()) signals_->StartTimer(kGiveUpPatience);
+    if (stop_.BeginLastChance()) signals_->StartTimer(deadlines::kLastChance);
   };
   return {.on_signal = on_signal, .on_timer = std::move(on_timer)};
 }
@@ -178,7 +172,7 @@ void JobSession::TakeStep(StopStep step) {
   if (step != StopStep::kNothing) record_->OnStop();
   if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
   if (step == StopStep::kStopRanks || step == StopStep::kKeepGrace) StartStopTimer();
-  if (step == StopStep::kKillRanks) signals_->StartTimer(kTimeout);
+  if (step == StopStep::kKillRanks) signals_->StartTimer(deadlines::kKilledRanks);
   if (step == StopStep::kKillDaemons) GiveUp(/*job_runs=*/true);
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
 }
@@ -187,7 +181,7 @@ void JobSession::StartStopTimer() {
   written_ = record_->written();
   signals_->StartTimer(std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(
                            plan_.flags.grace_seconds + plan_.flags.lease_seconds)) +
-                       kStopPatience);
+                       deadlines::kBehindGraceAndLease);
 }
 
 void JobSession::OnTimer(JobController* controller) {
@@ -198,7 +192,7 @@ void JobSession::OnTimer(JobController* controller) {
       return StartStopTimer();
     case Patience::kLastChance:
       if (controller != nullptr) TellOfLastChance();
-      return signals_->StartTimer(kGiveUpPatience);
+      return signals_->StartTimer(deadlines::kLastChance);
     case Patience::kGiveUp:
       GiveUp(/*job_runs=*/controller != nullptr);
       if (controller != nullptr) controller->OnStop();

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/host/deadlines.h"
 #include "runtime/base/files.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/owner_mark.h"
@@ -28,7 +29,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kAddressFile = "agent.json";
 constexpr const char* kSocketFile = "agent.sock";
 constexpr unsigned kPrivateMode = 0600;
-constexpr std::chrono::seconds kTakeOverTimeout{10};
 
 // Returns a path to `name` in the open folder. It is short: the path of a socket has 107 bytes.
 fs::path PathThroughDescriptor(const UniqueFd& folder, const fs::path& name) {
@@ -140,7 +140,7 @@ StatusOr<UniqueFd> ConnectToAgent(const fs::path& run_directory) {
 StatusOr<UniqueFd> AwaitNextAgent(const fs::path& run_directory) {
   const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   ::inotify_add_watch(changes.get(), run_directory.c_str(), IN_MOVED_TO | IN_DELETE);
-  const auto deadline = std::chrono::steady_clock::now() + kTakeOverTimeout;
+  const auto deadline = std::chrono::steady_clock::now() + deadlines::kTakeOver;
   for (;;) {
     StatusOr<UniqueFd> connection = ConnectToAgent(run_directory);
     const auto left =

@@ -12,14 +12,13 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/host/deadlines.h"
 #include "runtime/base/byte_size.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr std::size_t kQueueLimit = std::size_t{64} << 20;
-// A lossless front that takes nothing for so long does not read.
-constexpr std::chrono::seconds kStalled{5};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 std::size_t CountLines(std::string_view text) {
@@ -183,7 +182,7 @@ void FrontServer::Publish(const v1::FromAgent& message) {
       return std::none_of(fronts_.begin(), fronts_.end(),
                           [&](const Front& front) { return IsSlow(front, now); });
     };
-    while (!none_is_slow() && !closing_) changed_.wait_for(lock, kStalled);
+    while (!none_is_slow() && !closing_) changed_.wait_for(lock, deadlines::kStalledFront);
   }
   bool waits = false;
   for (Front& front : fronts_) {
@@ -244,7 +243,7 @@ bool FrontServer::AllSent() const {
 
 bool FrontServer::IsSlow(const Front& front, TimePoint now) const {
   return front.lossless && !front.broken && front.queued > kQueueLimit &&
-         now - front.progress < kStalled;
+         now - front.progress < deadlines::kStalledFront;
 }
 
 void FrontServer::Queue(Front* front, const Frame& frame) {

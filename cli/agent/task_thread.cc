@@ -6,13 +6,13 @@
 #include <mutex>
 #include <utility>
 
+#include "cli/host/deadlines.h"
+
 namespace ds::cli {
 namespace {
 
 // After this time without a task, held-back output is shown.
 constexpr std::chrono::milliseconds kQuietAfter{50};
-// For tasks that come after GiveUp.
-constexpr std::chrono::milliseconds kPatienceWhenGivenUp{400};
 
 }  // namespace
 
@@ -95,7 +95,7 @@ bool TaskThread::Flush() {
   std::unique_lock lock(state_->mutex);
   const auto is_idle = [this] { return state_->tasks.empty() && !state_->busy; };
   state_->changed.wait(lock, [&] { return state_->given_up || is_idle(); });
-  const bool idle = state_->changed.wait_for(lock, kPatienceWhenGivenUp, is_idle);
+  const bool idle = state_->changed.wait_for(lock, deadlines::kWriteWhenGivenUp, is_idle);
   return !std::exchange(state_->dropped, false) && idle;
 }
 

@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "cli/agent/agent_address.h"
+#include "cli/host/deadlines.h"
 
 namespace ds::cli {
-namespace {
-
-constexpr std::chrono::seconds kReplyTimeout{10};
-
-}  // namespace
+namespace {}  // namespace
 
 StatusOr<std::unique_ptr<AgentClient>> AgentClient::Connect(
     const std::filesystem::path& run_directory) {
@@ -33,7 +30,7 @@ void AgentClient::Greet() {
 }
 
 StatusOr<v1::FromAgent> AgentClient::AwaitReply(v1::FromAgent::WhatCase kind) {
-  link_.SetReceiveTimeout(kReplyTimeout);
+  link_.SetReceiveTimeout(deadlines::kReply);
   for (;;) {
     std::optional<v1::FromAgent> message = link_.Receive();
     if (!message.has_value()) {

@@ -87,8 +87,8 @@ std::string AgentProcess::AwaitEnd() {
   return process + " ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// The guardian is stopped first, because it starts another agent. Below it are agents and the
-// guardians of daemons, of which those of a killed agent are its own children.
+// The guardian is stopped first, because it starts another agent. Below it are agents, and the
+// guardians of daemons below the agent; after an agent was killed, they are the guardian's own.
 void AgentProcess::Kill() const {
   ::kill(pid_, SIGSTOP);  // not reaped yet, so the number is still its own
   for (const pid_t child : ListChildren(pid_)) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/front/job_view.h"
+#include "cli/host/deadlines.h"
 #include "cli/job/final_status.h"
 #include "cli/job/generation_state.h"
 #include "cli/job/verdict/make_verdict.h"
@@ -20,11 +21,6 @@
 
 namespace ds::cli {
 namespace {
-
-// A console that takes nothing for so long is blocked.
-constexpr std::chrono::seconds kConsolePatience{5};
-// From the second stop signal on, for all that the job's end still needs.
-constexpr std::chrono::milliseconds kLastPatience{4500};
 
 bool IsRegularFile(int fd) {
   struct stat file {};
@@ -208,7 +204,7 @@ void Front::OnSignal(int signal) {
   }
   if (stop_count_ < 2) return;
   const Verdict verdict = MakeUserStopVerdict(stop_signal_, 0);
-  signals_.EndBy(kLastPatience, FinalStatus(verdict, options_.exit_codes));
+  signals_.EndBy(deadlines::kSecondSignal, FinalStatus(verdict, options_.exit_codes));
 }
 
 // The job's end is recorded. Only the console is waited for: without a limit, unless the user has
@@ -221,10 +217,10 @@ void Front::AwaitConsole() {
   const auto on_timer = [&] {
     const std::uint64_t now = writer_.written_bytes();
     if (std::exchange(written, now) == now) return writer_.GiveUp();
-    signals_.StartTimer(kConsolePatience);
+    signals_.StartTimer(deadlines::kConsole);
   };
   const SignalTarget target(&signals_, {.on_signal = on_signal, .on_timer = on_timer});
-  if (stop_signal_ != 0) signals_.StartTimer(kConsolePatience);
+  if (stop_signal_ != 0) signals_.StartTimer(deadlines::kConsole);
   writer_.Flush();
 }
 

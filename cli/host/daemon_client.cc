@@ -9,16 +9,13 @@
 #include <utility>
 
 #include "cli/host/connection_probe.h"
+#include "cli/host/deadlines.h"
 #include "proto/set_up_grpc.h"
 #include "runtime/base/log.h"
 #include "runtime/process/boot_time.h"
 
 namespace ds::cli {
 namespace {
-
-// For calls that are repeated after a lost answer: Stop, input and shared values. The end of a job
-// does not wait for them.
-constexpr std::chrono::seconds kRepeatedCallTimeout{5};
 
 // The data that a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
 constexpr int kLocalWindowBytes = 4 * 1024 * 1024;
@@ -140,7 +137,7 @@ DaemonClient::DaemonClient(std::string job_id, const std::string& target, const 
                            std::unique_ptr<RemoteTunnel> tunnel)
     : job_id_(std::move(job_id)),
       network_target_(target),
-      launch_timeout_(kCallTimeout),
+      launch_timeout_(deadlines::kCall),
       tunnel_(std::move(tunnel)),
       control_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
       bulk_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
@@ -205,8 +202,8 @@ void DaemonClient::Call(Method<Request, Response> method, const Request& request
 
 void DaemonClient::Begin(const v1::PrepareRequest& request,
                          AnswerCallback<v1::PrepareResponse> done) {
-  Call<v1::PrepareRequest, v1::PrepareResponse>(&Async::Prepare, AddVersions(request),
-                                                {kCallTimeout, CallKind::kStart}, std::move(done));
+  Call<v1::PrepareRequest, v1::PrepareResponse>(
+      &Async::Prepare, AddVersions(request), {deadlines::kCall, CallKind::kStart}, std::move(done));
 }
 
 void DaemonClient::Begin(const v1::LaunchRequest& request,
@@ -221,26 +218,26 @@ void DaemonClient::Begin(const v1::LaunchRequest& request,
 
 void DaemonClient::Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) {
   Call<v1::StopRequest, v1::StopResponse>(
-      &Async::Stop, request, {kRepeatedCallTimeout},
+      &Async::Stop, request, {deadlines::kRepeatedCall},
       [done = std::move(done)](const auto& answer) { done(OrUnanswered(answer)); });
 }
 
 void DaemonClient::Begin(const v1::SignalRequest& request,
                          AnswerCallback<v1::SignalResponse> done) {
-  Call<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {kRepeatedCallTimeout},
+  Call<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {deadlines::kRepeatedCall},
                                               std::move(done));
 }
 
 void DaemonClient::Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) {
   Call<v1::ShareRequest, v1::ShareResponse>(
-      &Async::Share, request, {kRepeatedCallTimeout},
+      &Async::Share, request, {deadlines::kRepeatedCall},
       [done = std::move(done)](const auto& answer) { done(OrUnanswered(answer)); });
 }
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
   std::promise<StatusOr<v1::InputResponse>> answer;
   Call<v1::InputRequest, v1::InputResponse>(
-      &Async::Input, request, {kRepeatedCallTimeout, CallKind::kOther, bulk()},
+      &Async::Input, request, {deadlines::kRepeatedCall, CallKind::kOther, bulk()},
       [&](const StatusOr<v1::InputResponse>& response) { answer.set_value(response); });
   return OrUnanswered(answer.get_future().get());
 }

@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/host/deadlines.h"
 #include "cli/host/event_stream.h"
 #include "cli/host/host_clock.h"
 #include "cli/host/host_daemon.h"
@@ -35,9 +36,6 @@
 #include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
-
-// The timeout of a call that does not wait for anything.
-inline constexpr std::chrono::seconds kCallTimeout{30};
 
 // Makes the channel credentials that all connections of a job can share.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
@@ -56,7 +54,7 @@ class DaemonClient : public HostDaemon {
   // `connection` is one end of a socket pair. The daemon may get the other end later; calls wait in
   // the socket until then.
   DaemonClient(std::string job_id, UniqueFd connection,
-               std::chrono::milliseconds launch_timeout = kCallTimeout);
+               std::chrono::milliseconds launch_timeout = deadlines::kCall);
   // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the "unix:/path" of `tunnel`, if
   // the daemon is reached through one.
   DaemonClient(std::string job_id, const std::string& target, const TlsOptions& tls,

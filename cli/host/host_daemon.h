@@ -83,8 +83,6 @@ class HostDaemon {
   virtual std::optional<TimeRange> ConvertTime(std::chrono::nanoseconds /*boot_time*/) const {
     return std::nullopt;
   }
-  // The end of a job waits this long for the response to a release.
-  static constexpr std::chrono::milliseconds kReleasePatience{2000};
   struct RenewCall {
     bool release = false;  // the daemon is to end
     std::chrono::milliseconds timeout{};

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "cli/host/connection_probe.h"
+#include "cli/host/deadlines.h"
 #include "runtime/base/clock.h"
 #include "runtime/process/boot_time.h"
 
 namespace ds::cli {
 namespace {
-
-constexpr std::chrono::milliseconds kProbeTimeout{2000};
 
 std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(duration),
@@ -105,7 +104,7 @@ void LeaseKeeper::State::BeginProbe(HostChange lost, HostDaemon* daemon, OnChang
     --self->probing;
     self->changed.notify_all();
   };
-  const auto timeout = std::min(kProbeTimeout, Milliseconds(table.lease()));
+  const auto timeout = std::min(deadlines::kProbe, Milliseconds(table.lease()));
   try {
     std::thread([report, lost, daemon, timeout]() mutable {
       lost.probe = daemon->Probe(timeout);
@@ -164,7 +163,7 @@ void LeaseKeeper::Release() {
   lock.unlock();
   for (HostDaemon* daemon : daemons) {
     // Whatever the answer is: a daemon that has not heard it ends with its lease.
-    daemon->Renew({.release = true, .timeout = HostDaemon::kReleasePatience},
+    daemon->Renew({.release = true, .timeout = deadlines::kRelease},
                   [state = state_](const Status&) {
                     const std::lock_guard guard(state->mutex);
                     --state->releasing;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/host/deadlines.h"
 #include "proto/local_socket.h"
 #include "proto/message_line.h"
 #include "runtime/base/files.h"
@@ -58,14 +59,6 @@ constexpr int kChildConnectionFd = 3;
 constexpr int kChildControllerFd = 4;
 constexpr int kChildReadyFd = 5;
 
-// For a dsrund that lives on without its guardian, which has its ranks' grace to wait for, and for
-// processes to end that have been killed.
-constexpr std::chrono::milliseconds kDaemonPatience{60'000};
-constexpr std::chrono::milliseconds kKillTimeout{5'000};
-// For a guardian whose dsrund has ended: it gives processes half of that to end.
-constexpr std::chrono::milliseconds kGuardianPatience{10'000};
-constexpr std::chrono::milliseconds kWithoutANotice{1'000};
-
 // `named`, or the one beside the running program.
 StatusOr<fs::path> FindDaemon(const fs::path& named) {
   fs::path path = named;
@@ -92,7 +85,7 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
   // Who says why it does not start ends by itself, and its guardian behind it.
-  if (daemon->refused_ && AwaitEnd(std::array{daemon->guardian_.get()}, kKillTimeout)) {
+  if (daemon->refused_ && AwaitEnd(std::array{daemon->guardian_.get()}, deadlines::kKilled)) {
     return status;
   }
   // The guardian leads its group, in which dsrund is: of a guardian's end alone dsrund would hear
@@ -128,7 +121,7 @@ void LocalDaemon::AwaitGuardianOfEnded(int guardian) {
   const std::optional<ProcessStat> stat = ReadProcessStat(guardian);
   // Another process may have its number by now.
   if (process.valid() && stat.has_value() && stat->name == "dsrun-guard") {
-    AwaitEnd(std::array{process.get()}, kGuardianPatience);
+    AwaitEnd(std::array{process.get()}, deadlines::kGuardian);
   }
 }
 
@@ -245,14 +238,14 @@ bool LocalDaemon::Kill() {
 }
 
 void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
-  while (!AwaitEnd(std::array{guardian_.get()}, kWithoutANotice)) {
+  while (!AwaitEnd(std::array{guardian_.get()}, deadlines::kUntilToldOfDaemon)) {
     TellOfWait(notice);
     // When dsrund has ended, its guardian gets a while before it is spoken of, and another before
     // it is killed: nobody may be there to do it.
     // Which of them that is, the notice has decided: dsrund may end while it is given.
     if (!guardian_named_) {
       AwaitEnd(std::array{guardian_.get(), daemon_.get()}, kForEver);
-    } else if (!AwaitEnd(std::array{guardian_.get()}, kGuardianPatience)) {
+    } else if (!AwaitEnd(std::array{guardian_.get()}, deadlines::kGuardian)) {
       ::kill(guardian_pid_, SIGKILL);
     }
   }
@@ -280,12 +273,12 @@ Status LocalDaemon::ReapGuardian(const NoticeCallback& notice) {
 
 // Without its guardian dsrund ends by itself, and ends its ranks, unless it is killed, too.
 void LocalDaemon::EndRemainingProcesses(const NoticeCallback& notice) {
-  if (daemon_.valid() && !AwaitEnd(std::array{daemon_.get()}, kWithoutANotice)) {
+  if (daemon_.valid() && !AwaitEnd(std::array{daemon_.get()}, deadlines::kUntilToldOfDaemon)) {
     TellOfWait(notice);
-    AwaitEnd(std::array{daemon_.get()}, kDaemonPatience);
+    AwaitEnd(std::array{daemon_.get()}, deadlines::kDaemonWithoutGuardian);
   }
   const fs::path groups = FindOwnCgroups().unified;
-  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, kKillTimeout);
+  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, deadlines::kKilled);
 }
 
 }  // namespace ds::cli

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "cli/host/deadlines.h"
 #include "cli/job/value_exchange.h"
 #include "runtime/base/clock.h"
 #include "runtime/process/boot_time.h"
@@ -190,7 +191,7 @@ void JobController::Do(const JobAction& action, const GiveHostUp& give_up) {
       daemon->Abandon();
       inputs->Put(HostGone{host, daemon->LeaseFrom()});
     };
-    return daemon->Renew({.release = true, .timeout = HostDaemon::kReleasePatience}, on_answer);
+    return daemon->Renew({.release = true, .timeout = deadlines::kRelease}, on_answer);
   }
   daemon->Abandon();  // its lease is not renewed from now on
   daemon->HangUp();

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "cli/host/deadlines.h"
+
 namespace ds::cli {
 namespace {
 
@@ -22,9 +24,6 @@ bool IsIgnored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
-
-// So long the last words may take.
-constexpr std::chrono::milliseconds kWordsPatience{200};
 
 // A console that is blocked does not hear of it: a pipe or terminal that is full, or a file on a
 // file system that hangs, which poll does not tell.
@@ -41,7 +40,7 @@ constexpr std::chrono::milliseconds kWordsPatience{200};
         static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
         said.set_value();
       }).detach();
-      end.wait_for(kWordsPatience);
+      end.wait_for(deadlines::kLastWords);
     } catch (const std::system_error&) {  // a machine without another thread: without words
     }
   }

@@ -265,7 +265,7 @@ TEST_F(SupervisorTest, AnotherProtocolIsNamed) {
   request.set_dsrun_version("9.9.9");
   v1::PrepareResponse response;
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + cli::kCallTimeout);
+  context.set_deadline(std::chrono::system_clock::now() + cli::deadlines::kCall);
   const grpc::Status status = stub->Prepare(&context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_NE(status.error_message().find("dsrun 9.9.9 speaks protocol 99"), std::string::npos)
