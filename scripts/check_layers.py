@@ -63,7 +63,7 @@ CLI = {
     "agent": {"host", "job", "job/verdict", "console", "session"},
     "front": {"flags", "host", "job", "job/verdict", "console", "agent"},
     "train": {"flags", "launch", "job", "front"},
-    "report": {"launch"},
+    "report": {"remote", "host", "job", "session"},
     "tokenize": set(),
     "translate": {"flags"},
     "commands": {"flags", "launch", "job", "agent", "front", "train", "report", "tokenize", "translate"},
@@ -72,10 +72,11 @@ CLI = {
 DAEMON = {
     "loop": set(),
     "host": set(),
+    "inspect": set(),
     "logs": {"loop"},
-    "ranks": {"host", "logs"},
-    "job": {"loop", "host", "logs", "ranks"},
-    "network": {"loop", "ranks", "job"},
+    "ranks": {"inspect", "logs"},
+    "job": {"loop", "host", "inspect", "logs", "ranks"},
+    "network": {"loop", "inspect", "job"},
     "": {"loop", "host", "job", "network"},
 }
 FLOORS = {"cli": CLI, "daemon": DAEMON}
@@ -164,7 +165,7 @@ INNER = {
 # Outside runtime/: top-level folder -> what it may include.
 TOP = {
     "proto": [],
-    "cli": ["cli/", "proto/", *(f"runtime/{folder}/" for folder in BELOW)],
+    "cli": ["cli/", "proto/", "daemon/inspect/", *(f"runtime/{folder}/" for folder in BELOW)],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

@@ -234,6 +234,12 @@ void DaemonClient::Begin(const v1::ShareRequest& request, AnswerCallback<v1::Sha
       [done = std::move(done)](const auto& answer) { done(OrUnanswered(answer)); });
 }
 
+void DaemonClient::Begin(const v1::InspectRequest& request,
+                         AnswerCallback<v1::InspectResponse> done) {
+  Call<v1::InspectRequest, v1::InspectResponse>(
+      &Async::Inspect, request, {deadlines::kInspect, CallKind::kStart}, std::move(done));
+}
+
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
   std::promise<StatusOr<v1::InputResponse>> answer;
   Call<v1::InputRequest, v1::InputResponse>(

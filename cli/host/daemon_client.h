@@ -75,6 +75,7 @@ class DaemonClient : public HostDaemon {
   // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
   void Begin(const v1::SignalRequest& request, AnswerCallback<v1::SignalResponse> done) override;
   void Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) override;
+  void Begin(const v1::InspectRequest& request, AnswerCallback<v1::InspectResponse> done) override;
   // Blocks for at most a second while rank 0 does not read; then it accepts fewer bytes.
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
 

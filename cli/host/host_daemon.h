@@ -44,6 +44,8 @@ class HostDaemon {
   virtual void Begin(const v1::SignalRequest& request, AnswerCallback<v1::SignalResponse> done) = 0;
   // Delivers values of ranks of other hosts to the ranks of this host.
   virtual void Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) = 0;
+  virtual void Begin(const v1::InspectRequest& request,
+                     AnswerCallback<v1::InspectResponse> done) = 0;
   // Blocks until the response.
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
   // The callbacks of a watch run on other threads, one call at a time.

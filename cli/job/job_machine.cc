@@ -13,6 +13,7 @@
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/verdict/verdict_message.h"
 #include "cli/job/wire_requests.h"
+#include "daemon/inspect/judge.h"
 
 namespace ds::cli {
 namespace {
@@ -54,17 +55,6 @@ bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
   if (a.cause == Cause::kSignal && a.signal == SIGKILL) return false;
   return a.step.has_value() && a.step == b.step && a.cause == b.cause && a.rank == b.rank &&
          a.host == b.host && a.exit_code == b.exit_code && a.signal == b.signal;
-}
-
-// A host's clock that is far from ours, in words; "" when it is near or not told. The answer took
-// its time, so that small differences mean nothing.
-std::string DescribeClockSkew(const std::string& host, std::int64_t host_unix_nanos,
-                              std::int64_t unix_nanos) {
-  constexpr std::int64_t kNoticed = 10;
-  const std::int64_t seconds = (host_unix_nanos - unix_nanos) / 1'000'000'000;
-  if (host_unix_nanos == 0 || std::abs(seconds) < kNoticed) return "";
-  return "host " + host + ": its clock is " + std::to_string(std::abs(seconds)) + " s " +
-         (seconds > 0 ? "ahead" : "behind") + "; the times of its events are off by that";
 }
 
 std::chrono::nanoseconds FromSeconds(double seconds) {
@@ -381,8 +371,11 @@ JobOutcome JobMachine::CheckHost(int node_rank) {
   const StatusOr<v1::PrepareResponse>& answer = prepared_[node_rank].answer;
   const JobOutcome taken = CheckAnswer(host.host, answer, job_.path_source);
   if (!taken.ok()) return taken;
-  const std::string skew = DescribeClockSkew(host.host, answer->unix_nanos(), parts_.unix_nanos());
-  if (!skew.empty()) observer_->OnNotice(skew);
+  const v1::Finding clock = daemon::JudgeClock(answer->unix_nanos(), parts_.unix_nanos());
+  if (clock.level() != v1::Finding::OK) {
+    observer_->OnNotice("host " + host.host + ": its clock is " + clock.message() + "; " +
+                        clock.hint());
+  }
   observer_->OnPrepared(host.host, *answer);
   return Overcommit(CheckHostMemory({job_, *parts_.program, host, *answer}));
 }

@@ -68,6 +68,9 @@ class EndedDaemon : public HostDaemon {
   void Begin(const v1::ShareRequest&, AnswerCallback<v1::ShareResponse> done) override {
     done(why_);
   }
+  void Begin(const v1::InspectRequest&, AnswerCallback<v1::InspectResponse> done) override {
+    done(why_);
+  }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return why_; }
   void BeginWatch(const WatchedGeneration&, WatchCallbacks callbacks) override {
     callbacks.on_end(why_);
@@ -129,7 +132,7 @@ void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
   leases_.Add(number, kept);
 }
 
-StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
+StatusOr<std::map<int, FailedHost>> HostStarter::StartAll(NoticeCallback notice) {
   notice_ = std::move(notice);
   std::vector<Replacement> remote;
   for (const Replacement& place : places_) {
@@ -139,11 +142,19 @@ StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
       DS_RETURN_IF_ERROR(StartLocal(place.number));
     }
   }
+  if (remote.empty()) return std::map<int, FailedHost>();
+  return StartRemote(remote);
+}
+
+std::map<int, HostDaemon*> HostStarter::ListDaemons() const {
+  std::map<int, HostDaemon*> daemons;
+  for (const auto& [number, daemon] : daemons_) daemons[number] = daemon.get();
+  return daemons;
+}
+
+StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
+  DS_ASSIGN_OR_RETURN(const auto failed, StartAll(std::move(notice)));
   StartedHosts started;
-  std::map<int, FailedHost> failed;
-  if (!remote.empty()) {
-    DS_ASSIGN_OR_RETURN(failed, StartRemote(remote));
-  }
   std::vector<int> places;
   for (const auto& [node_rank, each] : failed) {
     places.push_back(node_rank);
@@ -158,8 +169,16 @@ StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
   for (const auto& [node_rank, each] : failed) {
     absent_.failures.emplace(node_rank, MakeUnreachableVerdict(each));
   }
-  for (const auto& [number, daemon] : daemons_) started.daemons[number] = daemon.get();
+  started.daemons = ListDaemons();
   started.master_addr = FindMasterAddress();
+  return started;
+}
+
+StatusOr<StartedHosts> HostStarter::StartReachableHosts(NoticeCallback notice) {
+  DS_ASSIGN_OR_RETURN(const auto failed, StartAll(std::move(notice)));
+  StartedHosts started;
+  for (const auto& [node_rank, each] : failed) started.failed.push_back(each);
+  started.daemons = ListDaemons();
   return started;
 }
 
@@ -255,7 +274,7 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
     const v1::HostPlace& place = state.places(i);
     places_[i] = {.number = place.number(), .host = place.host(), .node_rank = i};
   }
-  for (const auto& [number, daemon] : daemons_) started.daemons[number] = daemon.get();
+  started.daemons = ListDaemons();
   started.master_addr = state.master_addr();
   return started;
 }

@@ -75,6 +75,9 @@ class HostStarter : public ReplacementStarter {
   StatusOr<StartedHosts> AdoptHosts(const v1::JobState& state, NoticeCallback notice);
   // Adds the daemons of the places to the state.
   void Describe(v1::JobState* state);
+  // Like StartHosts, but without a job: the hosts that did not fail keep their daemons, and no
+  // spare counts.
+  StatusOr<StartedHosts> StartReachableHosts(NoticeCallback notice);
   // Cancels: starts of hosts and of ranks return as soon as possible, and later ones at once. Their
   // failures are not worth showing.
   void Interrupt();
@@ -103,6 +106,9 @@ class HostStarter : public ReplacementStarter {
   void KeepWay(const v1::DaemonState& way);
   StatusOr<TlsOptions> MakeTlsOptions() const;
   void KeepRemote(const v1::DaemonState& way, TlsOptions tls, std::unique_ptr<RemoteTunnel> tunnel);
+  // Starts the daemons of all places; returns the hosts that failed, by node rank.
+  StatusOr<std::map<int, FailedHost>> StartAll(NoticeCallback notice);
+  std::map<int, HostDaemon*> ListDaemons() const;  // by number
   // Starts daemons over SSH; returns the hosts that failed, by node rank.
   StatusOr<std::map<int, FailedHost>> StartRemote(const std::vector<Replacement>& places);
   StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<Replacement>& places);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/host/orphans.h"
+#include "daemon/inspect/judge.h"
 #include "daemon/ranks/rank_input.h"
 #include "proto/lease.h"
 #include "runtime/base/host_name.h"
@@ -140,6 +141,17 @@ StatusOr<PreflightContext> Supervisor::BeginPrepare(const v1::PrepareRequest& re
                           FindEnvironmentValue("PATH").value_or(""),
                           FindEnvironmentValue("LD_LIBRARY_PATH").value_or(""),
                           FindEnvironmentValue("CUDA_VISIBLE_DEVICES")};
+}
+
+StatusOr<InspectOptions> Supervisor::BeginInspect(const v1::InspectRequest& request) {
+  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
+  return InspectOptions{.dsrun_version = DS_VERSION,
+                        .environment = options_.environment,
+                        .dsrank = options_.dsrank,
+                        .working_directory = request.working_directory(),
+                        .run_directory = "",
+                        .python = request.python(),
+                        .looks_at_cache = true};
 }
 
 StatusOr<v1::PrepareResponse> Supervisor::FinishPrepare(const v1::PrepareRequest& request,

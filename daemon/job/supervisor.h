@@ -22,13 +22,14 @@
 #include <vector>
 
 #include "daemon/host/death_timer.h"
+#include "daemon/inspect/inspect_host.h"
+#include "daemon/inspect/preflight.h"
 #include "daemon/job/daemon_duty.h"
 #include "daemon/job/daemon_lease.h"
 #include "daemon/job/generation.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
 #include "daemon/ranks/evidence_collector.h"
-#include "daemon/ranks/preflight.h"
 #include "daemon/ranks/rank_command.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -70,6 +71,8 @@ class Supervisor {
   // Reserves the port and adds it to the response.
   StatusOr<v1::PrepareResponse> FinishPrepare(const v1::PrepareRequest& request,
                                               v1::PrepareResponse response);
+  // Returns the input of InspectHost.
+  StatusOr<InspectOptions> BeginInspect(const v1::InspectRequest& request);
   // Creates the generation and returns the input of MakeRankCommands. If it succeeds, call
   // FinishLaunch.
   StatusOr<HostContext> BeginLaunch(const v1::LaunchRequest& request);

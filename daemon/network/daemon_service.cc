@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/ranks/python_facts.h"
+#include "daemon/inspect/inspect_host.h"
+#include "daemon/inspect/judge.h"
+#include "daemon/inspect/python_facts.h"
 #include "proto/grpc_threads.h"
 #include "proto/set_up_grpc.h"
 #include "runtime/base/log.h"
@@ -157,9 +159,7 @@ v1::PrepareResponse DaemonService::ExamineInTime(const v1::PrepareRequest& reque
       std::chrono::steady_clock::now() + limit);
   if (examined.ok()) return *examined;
   v1::PrepareResponse response;
-  *response.add_findings() =
-      MakeFinding(v1::Finding::FAIL, "file_system", DescribeWait(examined.status(), limit),
-                  "check the mounts of this host, and whether their servers answer");
+  *response.add_findings() = JudgeUnanswered(DescribeWait(examined.status(), limit));
   return response;
 }
 
@@ -237,6 +237,17 @@ grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputR
       (*input)->Write({request->offset(), request->data(), request->end()}, deadline);
   if (accepted.ok()) response->set_accepted(*accepted);
   return ToGrpc(accepted.status());
+}
+
+grpc::Status DaemonService::Inspect(grpc::ServerContext* context, const v1::InspectRequest* request,
+                                    v1::InspectResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  auto options = RunOnLoop(loop_, [&] { return supervisor_->BeginInspect(*request); });
+  if (!options.ok()) return ToGrpc(options.status());
+  const auto left = context->deadline() - std::chrono::system_clock::now();
+  *response->mutable_facts() =
+      InspectHost(*options, std::chrono::steady_clock::now() + left * 2 / 3);
+  return grpc::Status::OK;
 }
 
 void DaemonService::AwaitWatchers(std::chrono::steady_clock::time_point deadline) {

@@ -65,6 +65,8 @@ class DaemonService final : public v1::Daemon::Service {
                      v1::ShareResponse* response) override;
   grpc::Status Input(grpc::ServerContext* context, const v1::InputRequest* request,
                      v1::InputResponse* response) override;
+  grpc::Status Inspect(grpc::ServerContext* context, const v1::InspectRequest* request,
+                       v1::InspectResponse* response) override;
   grpc::Status Watch(grpc::ServerContext* context,
                      grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream) override;
 

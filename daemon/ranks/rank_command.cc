@@ -12,7 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "daemon/host/mounts.h"
+#include "daemon/inspect/find_program.h"
 #include "proto/job_directory.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/process/resource_limits.h"
@@ -55,34 +55,6 @@ std::string PutInJobDirectory(std::string text, const std::string& folder) {
     text.replace(at, v1::kJobDirectory.size(), folder);
   }
   return text;
-}
-
-// Returns the errno that execve would give for `path`; 0 if it would try to execute it.
-int TryExecutable(const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return errno;
-  if (S_ISDIR(info.st_mode)) return EISDIR;
-  return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
-}
-
-StatusOr<std::string> FindInSearchPath(const std::string& program, std::string_view search_path,
-                                       const fs::path& working_directory) {
-  int best_error = ENOENT;
-  for (std::size_t start = 0; start <= search_path.size();) {
-    const std::size_t end = std::min(search_path.find(':', start), search_path.size());
-    const std::string folder(search_path.substr(start, end - start));
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
-    const int error = TryExecutable(working_directory / candidate);
-    if (error == 0) return candidate;
-    if (error == EACCES) best_error = error;
-    start = end + 1;
-  }
-  if (best_error == EACCES) return ErrnoError(EACCES, "program '" + program + "' in PATH");
-  std::string message = "program '" + program + "' is in none of the folders of PATH";
-  if (TryExecutable(working_directory / program) == 0) {
-    message += "; to run the one in the working directory write './" + program + "'";
-  }
-  return NotFoundError(message);
 }
 
 Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
@@ -179,17 +151,6 @@ Status AddExecutable(const HostContext& host, std::string_view search_path, Rank
 
 }  // namespace
 
-StatusOr<std::string> FindProgram(const std::string& program, std::string_view search_path,
-                                  const fs::path& working_directory) {
-  if (program.find('/') == std::string::npos) {
-    return FindInSearchPath(program, search_path, working_directory);
-  }
-  if (const int error = TryExecutable(working_directory / program); error != 0) {
-    return ErrnoError(error, "program '" + program + "' in " + working_directory.string());
-  }
-  return program;
-}
-
 StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int index,
                                       const HostContext& host) {
   const v1::RankSpec& spec = request.ranks(index);
@@ -223,15 +184,6 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   DS_RETURN_IF_ERROR(AddExecutable(host, FindSearchPath(variables), &command));
   for (const auto& [name, value] : variables) command.environment.push_back(name + "=" + value);
   return command;
-}
-
-std::string DescribeSearch(const std::string& program, const std::string& working_directory) {
-  const std::string path = (fs::path(working_directory) / program).string();
-  const std::string type = FindFileSystemType(path);
-  const bool is_path = program.find('/') != std::string::npos;
-  std::string text = "looking for program " + program;
-  if (!is_path) return text + " in PATH";
-  return type.empty() ? text : text + " on " + type;
 }
 
 StatusOr<std::vector<RankCommand>> MakeRankCommands(

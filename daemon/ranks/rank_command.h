@@ -5,7 +5,7 @@
 //   argv[0] == ""          this host's dsrank
 //   v1::kJobDirectory      inside an argv element: the folder that holds the request's files
 //
-// Pure functions, except that FindProgram reads the file system.
+// Pure functions, except that they look for the program (daemon/inspect/find_program.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -37,9 +37,6 @@ struct RankCommand {
   bool takes_input = false;  // stdin is a pipe (TakeStdin()), else /dev/null
 };
 
-// The folders searched for programs if PATH is not set.
-inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:/bin";
-
 // The settings that this host adds to a rank's command.
 struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"
@@ -62,15 +59,5 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
 StatusOr<std::vector<RankCommand>> MakeRankCommands(
     const v1::LaunchRequest& request, const HostContext& host,
     const std::function<void(const std::string&)>& tell);
-
-// Returns what a search for a program does, for messages.
-std::string DescribeSearch(const std::string& program, const std::string& working_directory);
-
-// Finds `program` in the same way as execvp: itself if it contains a slash, else the first
-// executable of that name in `search_path` (colon-separated; empty entries mean the working
-// directory). The result is relative to `working_directory`. Returns kNotFound with a suggestion,
-// or kPermissionDenied if the file exists and may not be executed.
-StatusOr<std::string> FindProgram(const std::string& program, std::string_view search_path,
-                                  const std::filesystem::path& working_directory);
 
 }  // namespace ds::daemon

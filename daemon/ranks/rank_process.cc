@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/host/mounts.h"
+#include "daemon/inspect/mounts.h"
 #include "runtime/base/number_list.h"
 #include "runtime/process/pipe.h"
 #include "runtime/process/unix_socket.h"

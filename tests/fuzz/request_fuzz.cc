@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "daemon/inspect/preflight.h"
 #include "daemon/job/generation.h"
 #include "daemon/network/check_credentials.h"
-#include "daemon/ranks/preflight.h"
 #include "daemon/ranks/rank_command.h"
 #include "proto/message_line.h"
 #include "runtime/base/check.h"
@@ -39,7 +39,7 @@ void TryLaunch(const std::string& bytes) {
 void TryPrepare(const std::string& bytes) {
   v1::PrepareRequest request;
   if (!request.ParseFromString(bytes)) return;
-  const ds::daemon::PreflightContext context{{.host_name = "h", .cores = 2}, "", "/bin", ""};
+  const ds::daemon::PreflightContext context{{}, "", "/bin", ""};
   DS_CHECK(!ds::daemon::RunPreflight(request, context).empty());
 }
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/host/needed_libraries.h"
+#include "daemon/inspect/needed_libraries.h"
 #include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/procs/network_daemon.h"

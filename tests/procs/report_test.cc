@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "runtime/base/files.h"
 #include "tests/places.h"
@@ -74,11 +77,64 @@ TEST_F(ReportTest, AnAnsweringDsrankIsShown) {
   EXPECT_THAT(ReportedRow("LibTorch")["value"].get<std::string>(), HasSubstr("2.99.0"));
 }
 
-TEST_F(ReportTest, AnotherHostIsRefusedNotLeftOut) {
-  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts", "far.example slots=2\n").ok());
-  const ProgramResult result = Dsrun({"--hostfile", "hosts", "report"});
+class HostfileReportTest : public ReportTest {
+ protected:
+  void SetUp() override {
+    ReportTest::SetUp();
+    fs::copy_file(fs::path(DS_BIN_DIR) / "dsrund", folder_.path() / "dsrund");
+    WriteHosts("localhost slots=2\n");
+  }
+  void WriteHosts(const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts", text).ok());
+  }
+  ProgramResult Report(std::vector<std::string> flags = {}) {
+    flags.insert(flags.begin(), {"report", "--hostfile", "hosts"});
+    return Dsrun(flags);
+  }
+};
+
+TEST_F(HostfileReportTest, TheDaemonOfEachHostIsAsked) {
+  const ProgramResult result = Report({"--json"});
+  const Json report = Json::parse(result.out);
+  EXPECT_EQ(result.status, 3) << "there is no dsrank";
+  EXPECT_EQ(report["level"], "fail");
+  EXPECT_TRUE(report["failed"].empty());
+  EXPECT_TRUE(report["differences"].empty());
+  ASSERT_EQ(report["hosts"].size(), 1U);
+  EXPECT_EQ(report["hosts"][0]["host"], "localhost");
+  std::map<std::string, std::string> values;
+  for (const Json& row : report["hosts"][0]["rows"]) {
+    values[row["name"].get<std::string>()] = row["value"].get<std::string>();
+  }
+  EXPECT_THAT(values["working_directory"], HasSubstr(" at " + folder_.path().string()));
+  EXPECT_THAT(values["dsrank"], HasSubstr("no executable dsrank"));
+  EXPECT_EQ(values["clock"], "in step");
+  EXPECT_FALSE(values["kernel"].empty());
+  EXPECT_FALSE(values["Python"].empty());
+}
+
+TEST_F(HostfileReportTest, TheTableNamesTheHostsOfAProblem) {
+  const ProgramResult result = Report();
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.out, ::testing::StartsWith("report of 1 host\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nwhat would stop a job\nfail  dsrank      localhost: "));
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_FALSE(fs::exists(folder_.path() / "runs")) << "a report is no job";
+}
+
+TEST_F(HostfileReportTest, AHostThatTheFilterExcludesIsNotAsked) {
+  WriteHosts("localhost slots=1\nno-such-host.invalid slots=1\n");
+  const Json report = Json::parse(Report({"--include", "localhost", "--json"}).out);
+  EXPECT_EQ(report["hosts"].size(), 1U);
+  EXPECT_TRUE(report["failed"].empty());
+}
+
+TEST_F(HostfileReportTest, AMissingHostfileIsAnError) {
+  fs::remove(folder_.path() / "hosts");
+  const ProgramResult result = Report();
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("far.example"));
+  EXPECT_THAT(result.err, HasSubstr("hosts"));
 }
 
 TEST_F(ReportTest, VerifyEndsWithSixAndNamesTheDamage) {

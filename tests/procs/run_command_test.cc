@@ -299,8 +299,8 @@ TEST_F(RunCommandTest, TheNativeEngineIsOnlyForPythonPrograms) {
     EXPECT_THAT(result.err, HasSubstr("dsrun: --engine native is for Python programs"));
     EXPECT_FALSE(fs::exists(run())) << words.back();
   }
-  EXPECT_THAT(RunProgram({dsrun, "--engine", "native", "report"}).err,
-              HasSubstr("--engine is not valid before 'report'"));
+  EXPECT_THAT(RunProgram({dsrun, "--engine", "native", "check"}).err,
+              HasSubstr("--engine is not valid before 'check'"));
 }
 
 TEST_F(RunCommandTest, PythonScriptsGetTheirInterpreterAndLocalRank) {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/host/mounts.h"
+#include "daemon/inspect/mounts.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/procs/network_daemon.h"
 #include "tests/support/daemon_calls.h"

@@ -57,6 +57,9 @@ class FakeDaemon : public HostDaemon {
     for (const v1::SharedValue& each : request.values()) shared.Put(each);
     done(v1::ShareResponse());
   }
+  void Begin(const v1::InspectRequest&, AnswerCallback<v1::InspectResponse> done) override {
+    done(v1::InspectResponse());
+  }
   void BeginWatch(const WatchedGeneration& generation, WatchCallbacks callbacks) override {
     watched_again = generation.again;
     player_ = std::jthread([this, generation, callbacks = std::move(callbacks)] {

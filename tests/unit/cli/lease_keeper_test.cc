@@ -44,6 +44,9 @@ class LeaseDaemon : public HostDaemon {
   void Begin(const v1::ShareRequest&, AnswerCallback<v1::ShareResponse> done) override {
     done(kUnused);
   }
+  void Begin(const v1::InspectRequest&, AnswerCallback<v1::InspectResponse> done) override {
+    done(kUnused);
+  }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return kUnused; }
   void BeginWatch(const WatchedGeneration&, WatchCallbacks callbacks) override {
     callbacks.on_end(kUnused);

@@ -1,4 +1,4 @@
-#include "daemon/host/mounts.h"
+#include "daemon/inspect/mounts.h"
 
 #include <gtest/gtest.h>
 

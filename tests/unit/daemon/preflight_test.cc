@@ -1,4 +1,4 @@
-#include "daemon/ranks/preflight.h"
+#include "daemon/inspect/preflight.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,19 +12,14 @@
 namespace ds::daemon {
 namespace {
 
-using ::testing::HasSubstr;
-
 class PreflightTest : public ::testing::Test {
  protected:
   PreflightTest() {
     request_.set_program("/bin/true");
     request_.set_working_directory("/");
     request_.set_rank_count(8);
-    context_.facts = {.host_name = "here",
-                      .cores = 2,
-                      .gpus = 0,
-                      .shared_memory_free = std::uint64_t{1} << 30,
-                      .open_files_limit = 1024};
+    context_.facts.mutable_shared_memory()->set_free(std::uint64_t{1} << 30);
+    context_.facts.mutable_limits()->set_open_files(4096);
     context_.search_path = "/bin";
   }
 
@@ -91,7 +86,6 @@ TEST_F(PreflightTest, DsrankMustExistWhenRequested) {
   EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
   context_.dsrank = FindOwnExecutable().value();
   EXPECT_EQ(Level("dsrank"), v1::Finding::OK);
-  EXPECT_EQ(Level("libtorch"), v1::Finding::OK);
   context_.dsrank = "/etc/passwd";
   EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
 }
@@ -104,39 +98,41 @@ TEST_F(PreflightTest, TheWorkingDirectoryMustBeAFolder) {
 }
 
 TEST_F(PreflightTest, LittleSharedMemoryIsAWarning) {
-  EXPECT_EQ(Find("shm").message(), "1024 MiB free in /dev/shm");
-  context_.facts.shared_memory_free = 1 << 20;
-  EXPECT_EQ(Level("shm"), v1::Finding::WARN);
-  context_.facts.shared_memory_free.reset();
-  EXPECT_EQ(Level("shm"), v1::Finding::WARN);
+  EXPECT_EQ(Level("/dev/shm"), v1::Finding::OK);
+  context_.facts.mutable_shared_memory()->set_free(1 << 20);
+  EXPECT_EQ(Level("/dev/shm"), v1::Finding::WARN);
+  EXPECT_EQ(Find("/dev/shm").message(), "1.00 MiB free of 0 B in /dev/shm");
+  context_.facts.clear_shared_memory();
+  EXPECT_EQ(Level("/dev/shm"), v1::Finding::WARN);
+  EXPECT_EQ(Find("/dev/shm").message(), "there is no /dev/shm");
 }
 
 TEST_F(PreflightTest, DescriptorsMustSuffice) {
-  context_.facts.open_files_limit = 103;
+  context_.facts.mutable_limits()->set_open_files(103);
   EXPECT_EQ(Level("nofile"), v1::Finding::FAIL);
-  EXPECT_EQ(Find("nofile").message(), "103 open files allowed, 104 needed");
-  context_.facts.open_files_limit = 104;
-  EXPECT_EQ(Level("nofile"), v1::Finding::OK);
+  EXPECT_EQ(Find("nofile").message(), "103 open files, 104 needed");
+  context_.facts.mutable_limits()->set_open_files(104);
+  EXPECT_EQ(Level("nofile"), v1::Finding::WARN) << "the ranks need some, too";
 }
 
 TEST_F(PreflightTest, CudaNeedsAGpu) {
   request_.set_device(v1::PrepareRequest::DEVICE_CUDA);
   EXPECT_EQ(Level("device"), v1::Finding::FAIL);
-  context_.facts.gpus = 1;
+  context_.facts.set_gpu_devices(1);
   EXPECT_EQ(Level("device"), v1::Finding::OK);
 }
 
 TEST_F(PreflightTest, CudaNeedsNoDeviceFileWhereTheDriverHasNone) {  // WSL
   request_.set_device(v1::PrepareRequest::DEVICE_CUDA);
-  context_.facts.has_gpu_driver = true;
+  context_.facts.set_has_gpu_driver(true);
   EXPECT_EQ(Level("device"), v1::Finding::OK);
 }
 
 TEST_F(PreflightTest, RanksComputeOnGpusThatTheySeeAndCanUse) {
   const ds::testing::TemporaryFolder folder;
   context_.dsrank = folder.path() / "dsrank";
-  context_.facts.gpus = 2;
-  context_.facts.has_gpu_driver = true;
+  context_.facts.set_gpu_devices(2);
+  context_.facts.set_has_gpu_driver(true);
   EXPECT_FALSE(ComputesOnGpus(request_, context_)) << "this build has no CUDA";
   ASSERT_TRUE(WriteFileAtomically(folder.path() / "libdsrun_cuda.so", "").ok());
   EXPECT_TRUE(ComputesOnGpus(request_, context_));
@@ -146,9 +142,9 @@ TEST_F(PreflightTest, RanksComputeOnGpusThatTheySeeAndCanUse) {
   EXPECT_FALSE(ComputesOnGpus(request_, context_)) << "they are hidden";
   request_.add_devices("1");
   EXPECT_TRUE(ComputesOnGpus(request_, context_)) << "the ranks get a variable of their own";
-  context_.facts.has_gpu_driver = false;
+  context_.facts.set_has_gpu_driver(false);
   EXPECT_FALSE(ComputesOnGpus(request_, context_));
-  context_.facts.has_gpu_driver = true;
+  context_.facts.set_has_gpu_driver(true);
   request_.set_device(v1::PrepareRequest::DEVICE_CPU);
   EXPECT_FALSE(ComputesOnGpus(request_, context_));
 }
@@ -156,20 +152,11 @@ TEST_F(PreflightTest, RanksComputeOnGpusThatTheySeeAndCanUse) {
 TEST_F(PreflightTest, ADeviceThatIsNotThereIsNamed) {
   for (const char* device : {"0", "3", "GPU-8f2a", "MIG-1c"}) request_.add_devices(device);
   EXPECT_EQ(Level("device"), v1::Finding::OK) << "without GPUs the ranks run on CPU";
-  context_.facts.gpus = 4;
+  context_.facts.set_gpu_devices(4);
   EXPECT_EQ(Level("device"), v1::Finding::OK);
-  context_.facts.gpus = 3;
+  context_.facts.set_gpu_devices(3);
   EXPECT_EQ(Level("device"), v1::Finding::FAIL);
   EXPECT_EQ(Find("device").message(), "3 GPUs, and the job requires device 3");
-}
-
-TEST(ProbeHostTest, FindsTheFactsOfEveryHost) {
-  const HostResources facts = ProbeHost();
-  EXPECT_FALSE(facts.host_name.empty());
-  EXPECT_GT(facts.cores, 0U);
-  EXPECT_GT(facts.open_files_limit, 0U);
-  EXPECT_THAT(facts.machine, HasSubstr(" net:["));
-  EXPECT_EQ(facts.machine, ProbeHost().machine);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "daemon/ranks/python_facts.h"
+#include "daemon/inspect/python_facts.h"
 
 #include <gtest/gtest.h>
 

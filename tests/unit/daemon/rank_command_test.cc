@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/inspect/find_program.h"
 #include "tests/support/program.h"
 
 namespace ds::daemon {

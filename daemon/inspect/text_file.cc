@@ -1,11 +1,11 @@
-#include "cli/report/text_file.h"
+#include "daemon/inspect/text_file.h"
 
 #include <sstream>
 
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 
-namespace ds::cli {
+namespace ds::daemon {
 namespace {
 
 std::string_view Trim(std::string_view text) {
@@ -51,4 +51,4 @@ std::vector<std::string> SplitAtBlanks(std::string_view text) {
   return words;
 }
 
-}  // namespace ds::cli
+}  // namespace ds::daemon

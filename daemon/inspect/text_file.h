@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ds::cli {
+namespace ds::daemon {
 
 // Returns the text without trailing newlines; "" if the file cannot be read.
 std::string ReadText(const std::filesystem::path& path);
@@ -25,4 +25,4 @@ std::optional<std::uint64_t> ParseLeadingNumber(std::string_view text);
 
 std::vector<std::string> SplitAtBlanks(std::string_view text);
 
-}  // namespace ds::cli
+}  // namespace ds::daemon

@@ -1,4 +1,4 @@
-#include "daemon/host/needed_libraries.h"
+#include "daemon/inspect/needed_libraries.h"
 
 #include <elf.h>
 #include <fcntl.h>

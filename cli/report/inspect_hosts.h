@@ -1,0 +1,31 @@
+#pragma once
+
+// InspectHosts starts a daemon on every host of a plan, asks each for the facts of its host, and
+// releases them. All hosts are asked in parallel; one that cannot be reached stops no other.
+//
+// SIGINT, SIGTERM and SIGHUP end it: the daemons are released. The second one ends this process.
+// Call it once, before this process has other threads.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/job/job_plan.h"
+#include "cli/remote/host_failure.h"
+#include "cli/report/host_report.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct InspectedHosts {
+  std::vector<HostReport> hosts;   // those that answered, in the order of the plan
+  std::vector<FailedHost> failed;  // the others
+  int signal = 0;                  // the user ended the inspection; 0 = no
+};
+
+// `python` is an interpreter to ask for its version; "" = none. `notice` receives the progress. An
+// error means that this machine is at fault.
+StatusOr<InspectedHosts> InspectHosts(const JobPlan& plan, const std::string& python,
+                                      const std::function<void(const std::string&)>& notice);
+
+}  // namespace ds::cli

@@ -1,0 +1,154 @@
+#include "daemon/inspect/child_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <utility>
+
+#include "runtime/base/unique_fd.h"
+#include "runtime/process/pipe.h"
+
+namespace ds::daemon {
+namespace {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+
+struct SpawnSettings {
+  SpawnSettings() {
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+};
+
+std::vector<char*> MakePointers(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// A child process that leads a session. The destructor ends its group and reaps it.
+class Child {
+ public:
+  Child(pid_t pid, UniqueFd out, UniqueFd err)
+      : out_(std::move(out)), err_(std::move(err)), pid_(pid) {}
+  ~Child() {
+    if (pid_ > 0) Reap();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Reads until the answer is complete, or both streams and the process have ended. Returns false
+  // after the deadline.
+  bool Read(const ChildCommand& command, Deadline deadline, ChildOutput* output);
+  // Ends the group and returns the exit status.
+  int Reap();
+
+ private:
+  UniqueFd out_;
+  UniqueFd err_;
+  pid_t pid_;
+};
+
+// Reads the available bytes; closes the pipe at its end.
+void TakeFrom(UniqueFd* pipe, std::string* text) {
+  std::array<char, 4096> buffer;
+  const ssize_t got = ::read(pipe->get(), buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) return pipe->Reset();
+  text->append(buffer.data(), std::min<std::size_t>(static_cast<std::size_t>(got),
+                                                    kMaxBytes - std::min(kMaxBytes, text->size())));
+}
+
+bool Child::Read(const ChildCommand& command, Deadline deadline, ChildOutput* output) {
+  UniqueFd running(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  while (out_.valid() || err_.valid() || running.valid()) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    // poll ignores an entry whose descriptor is -1.
+    std::array<pollfd, 3> waited = {
+        {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}, {running.get(), POLLIN, 0}}};
+    if (::poll(waited.data(), waited.size(), static_cast<int>(left.count())) < 0) continue;
+    if (waited[0].revents != 0) TakeFrom(&out_, &output->out);
+    if (waited[1].revents != 0) TakeFrom(&err_, &output->err);
+    if (waited[2].revents != 0) running.Reset();
+    if (command.is_complete && command.is_complete(output->out)) return true;
+  }
+  return true;
+}
+
+int Child::Reap() {
+  ::kill(-pid_, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+StatusOr<pid_t> Spawn(const ChildCommand& command, int out, int err) {
+  SpawnSettings settings;
+  if (!command.working_directory.empty()) {
+    posix_spawn_file_actions_addchdir_np(&settings.files, command.working_directory.c_str());
+  }
+  posix_spawn_file_actions_addopen(&settings.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&settings.files, out, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&settings.files, err, STDERR_FILENO);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&settings.attributes, &signals);  // the daemon blocks its own
+  sigaddset(&signals, SIGPIPE);
+  posix_spawnattr_setsigdefault(&settings.attributes, &signals);
+  posix_spawnattr_setflags(&settings.attributes,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::vector<char*> variables;
+  if (command.environment) variables = MakePointers(*command.environment);
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, command.executable.c_str(), &settings.files,
+                                  &settings.attributes, MakePointers(command.argv).data(),
+                                  command.environment ? variables.data() : environ);
+  if (error != 0) return ErrnoError(error, command.executable);
+  return pid;
+}
+
+}  // namespace
+
+StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanoseconds time_limit) {
+  const Deadline deadline = std::chrono::steady_clock::now() + time_limit;
+  DS_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  DS_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  DS_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, out.write.get(), err.write.get()));
+  out.write.Reset();
+  err.write.Reset();
+  Child child(pid, std::move(out.read), std::move(err.read));
+  ChildOutput output;
+  if (!child.Read(command, deadline, &output)) {
+    const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(time_limit);
+    return DeadlineExceededError(command.executable + " gave no answer in " +
+                                 std::to_string(limit.count()) + " ms");
+  }
+  output.exit_status = child.Reap();
+  return output;
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,39 @@
+#pragma once
+
+// RunAndRead runs a program that answers a question about the host, and returns its output.
+//
+// The program has no input, and a session of its own. It never outlives the call, and neither does
+// a process of its group. Thread-safe. Blocks until the answer or the time limit.
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::daemon {
+
+struct ChildCommand {
+  std::string executable;                               // a path
+  std::vector<std::string> argv;                        // from argv[0] on
+  std::optional<std::vector<std::string>> environment;  // "NAME=value"; none: this process's own
+  std::string working_directory;                        // "" = this process's own
+  // Returns true if standard output holds the complete answer; then nothing else is awaited. Null:
+  // both streams are read to their ends, and the program ends.
+  std::function<bool(std::string_view)> is_complete;
+};
+
+struct ChildOutput {
+  int exit_status = 0;  // as in a shell: 128 + n for signal n; meaningless with is_complete
+  std::string out;
+  std::string err;
+};
+
+// Returns at most 1 MiB of each stream. kDeadlineExceeded: the program gave no answer in
+// `time_limit`. Other errors: it did not start.
+StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanoseconds time_limit);
+
+}  // namespace ds::daemon

@@ -1,0 +1,100 @@
+#include "daemon/inspect/dsrank_facts.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "daemon/inspect/child_output.h"
+#include "daemon/inspect/needed_libraries.h"
+
+namespace ds::daemon {
+namespace {
+
+// Returns null if there is no such field.
+nlohmann::json FieldAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json::json_pointer where(pointer);
+  return json.contains(where) ? json.at(where) : nlohmann::json();
+}
+
+std::string TextAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json field = FieldAt(json, pointer);
+  if (field.is_string()) return field.get<std::string>();
+  return field.is_number() ? field.dump() : "";
+}
+
+bool FlagAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json field = FieldAt(json, pointer);
+  return field.is_boolean() && field.get<bool>();
+}
+
+// Returns the last line with text, in which a failing program usually gives the reason.
+std::string LastFilledLine(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return "";
+  const std::size_t newline = text.rfind('\n', end);
+  const std::size_t start = newline == std::string::npos ? 0 : newline + 1;
+  return text.substr(start, end - start + 1);
+}
+
+// Returns the reason why the file cannot run; "" if there is none.
+std::string FindProblem(const std::filesystem::path& dsrank, const std::string& library_path) {
+  constexpr std::array<std::string_view, 2> kPrefixes = {"libtorch", "libc10"};
+  if (dsrank.empty() || ::access(dsrank.c_str(), X_OK) != 0) {
+    return "this host has no executable dsrank next to its dsrund";
+  }
+  const auto missing = FindMissingLibraries(dsrank, kPrefixes, library_path);
+  if (!missing.ok()) return missing.status().message();
+  return missing->empty() ? "" : dsrank.string() + " does not find its " + missing->front();
+}
+
+}  // namespace
+
+v1::DsrankFacts FindDsrank(const std::filesystem::path& dsrank, const std::string& library_path) {
+  v1::DsrankFacts facts;
+  facts.set_path(dsrank.string());
+  facts.set_problem(FindProblem(dsrank, library_path));
+  return facts;
+}
+
+v1::DsrankFacts ParseDsrankFacts(std::string_view json_text) {
+  const nlohmann::json json = nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  v1::DsrankFacts facts;
+  if (!json.is_object()) {
+    facts.set_problem("its answer is not a JSON object");
+    return facts;
+  }
+  facts.set_version(TextAt(json, "/dsrun"));
+  facts.set_libtorch(TextAt(json, "/libtorch"));
+  facts.set_compiler(TextAt(json, "/compiler"));
+  facts.set_cpu_capability(TextAt(json, "/cpu_capability"));
+  facts.set_amx_faults(FlagAt(json, "/amx/faults"));
+  facts.set_cuda_plugin(FlagAt(json, "/cuda/plugin"));
+  facts.set_cuda_problem(TextAt(json, "/cuda/reason"));
+  facts.set_cuda(TextAt(json, "/cuda/cuda"));
+  facts.set_nccl(TextAt(json, "/cuda/nccl"));
+  const nlohmann::json devices = FieldAt(json, "/cuda/devices");
+  if (devices.is_number_unsigned()) facts.set_cuda_devices(devices.get<std::uint32_t>());
+  return facts;
+}
+
+v1::DsrankFacts AskDsrank(const std::filesystem::path& dsrank,
+                          std::chrono::nanoseconds time_limit) {
+  if (dsrank.empty()) return FindDsrank(dsrank, "");
+  v1::DsrankFacts facts;
+  const StatusOr<ChildOutput> output =
+      RunAndRead({.executable = dsrank.string(), .argv = {dsrank.string(), "facts"}}, time_limit);
+  if (!output.ok()) {
+    facts.set_problem(output.status().message());
+  } else if (output->exit_status != 0) {
+    const std::string why = LastFilledLine(output->err);
+    facts.set_problem(dsrank.string() + " ended with status " +
+                      std::to_string(output->exit_status) + (why.empty() ? "" : ": " + why));
+  } else {
+    facts = ParseDsrankFacts(output->out);
+  }
+  facts.set_path(dsrank.string());
+  return facts;
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,162 @@
+#include "daemon/inspect/inspect_host.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "daemon/inspect/dsrank_facts.h"
+#include "daemon/inspect/find_program.h"
+#include "daemon/inspect/gpu_users.h"
+#include "daemon/inspect/mounts.h"
+#include "daemon/inspect/python_facts.h"
+#include "daemon/inspect/read_host.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/gpu_signs.h"
+
+namespace ds::daemon {
+namespace {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// What the threads of the parts share with the caller, who may leave before them.
+struct Answers {
+  std::mutex mutex;
+  std::condition_variable changed;
+  v1::HostFacts facts;               // guarded by mutex, like all below
+  std::vector<std::string> awaited;  // names of parts
+};
+
+void ReadPart(const FactsPart& part, Answers* answers) {
+  v1::HostFacts facts;
+  part.read(&facts);
+  const std::lock_guard lock(answers->mutex);
+  answers->facts.MergeFrom(facts);
+  answers->awaited.erase(std::find(answers->awaited.begin(), answers->awaited.end(), part.name));
+  answers->changed.notify_all();
+}
+
+std::string FindVariable(const InspectOptions& options, std::string_view name) {
+  for (const std::string& entry : options.environment) {
+    if (entry.starts_with(name) && entry.substr(name.size()).starts_with('=')) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+std::string NamePart(const std::string& what, const std::string& path) {
+  const std::string type = FindFileSystemType(path);
+  return what + " " + path + (type.empty() ? "" : " on " + type);
+}
+
+using FolderField = v1::FolderFacts* (v1::HostFacts::*)();
+
+FactsPart MakeFolderPart(const std::string& what, const std::string& path, FolderField field) {
+  const auto read = [path, field](v1::HostFacts* facts) {
+    v1::FolderFacts* folder = (facts->*field)();
+    *folder = ReadFolder(path);
+    folder->set_file_system(FindFileSystemType(path));
+  };
+  return {NamePart(what, path), read};
+}
+
+// Jobs make the folder if it is missing.
+FactsPart MakeNewFolderPart(const std::string& what, const std::string& path, FolderField field) {
+  const auto read = [what, path, field](v1::HostFacts* facts) {
+    MakeFolderPart(what, FindNearestExisting(path).string(), field).read(facts);
+  };
+  return {NamePart(what, path), read};
+}
+
+FactsPart MakePythonPart(const InspectOptions& options) {
+  v1::PrepareRequest request;
+  request.set_program(options.python);
+  // A working directory that is missing says nothing about an interpreter that is elsewhere.
+  const bool is_relative =
+      options.python.find('/') != std::string::npos && options.python[0] != '/';
+  if (is_relative) request.set_working_directory(options.working_directory);
+  const auto read = [request, environment = options.environment](v1::HostFacts* facts) {
+    *facts->mutable_python() = DescribePython(request, environment).value_or(v1::Python());
+  };
+  return {"Python interpreter " + options.python, read};
+}
+
+// A program that gives no answer in time is no part that hangs.
+std::chrono::nanoseconds LimitPrograms(Deadline deadline) {
+  return (deadline - std::chrono::steady_clock::now()) * 3 / 4;
+}
+
+FactsPart MakeGpuPart(const InspectOptions& options, Deadline deadline) {
+  std::string path = FindVariable(options, "PATH");
+  if (path.empty()) path = kDefaultSearchPath;
+  const auto read = [path, limit = LimitPrograms(deadline)](v1::HostFacts* facts) {
+    ReadGpus("/", facts);
+    if (HasNvidiaDriver()) AskNvidiaSmi(path, limit, facts);
+  };
+  return {"the GPU driver", read};
+}
+
+}  // namespace
+
+v1::HostFacts ReadParts(std::vector<FactsPart> parts, Deadline deadline) {
+  const Deadline start = std::chrono::steady_clock::now();
+  const auto answers = std::make_shared<Answers>();
+  v1::HostFacts not_started;
+  for (FactsPart& part : parts) {
+    std::unique_lock lock(answers->mutex);
+    try {
+      std::thread([answers, part] { ReadPart(part, answers.get()); }).detach();
+      answers->awaited.push_back(std::move(part.name));
+    } catch (const std::system_error&) {
+      not_started.add_unanswered(part.name + ": no thread may be started (ulimit -u)");
+    }
+  }
+  std::unique_lock lock(answers->mutex);
+  answers->changed.wait_until(lock, deadline, [&] { return answers->awaited.empty(); });
+  v1::HostFacts facts = answers->facts;
+  const auto waited =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start);
+  for (const std::string& name : answers->awaited) {
+    facts.add_unanswered(name + " has not answered for " + std::to_string(waited.count()) + " s");
+  }
+  facts.MergeFrom(not_started);
+  return facts;
+}
+
+v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
+  std::vector<FactsPart> parts = {MakeGpuPart(options, deadline)};
+  if (!options.working_directory.empty()) {
+    parts.push_back(MakeFolderPart("working directory", options.working_directory,
+                                   &v1::HostFacts::mutable_working_directory));
+  }
+  if (!options.run_directory.empty()) {
+    parts.push_back(MakeNewFolderPart("run directory", options.run_directory,
+                                      &v1::HostFacts::mutable_run_directory));
+  }
+  const std::string home = FindVariable(options, "HOME");
+  if (options.looks_at_cache && !home.empty()) {
+    parts.push_back(
+        MakeNewFolderPart("cache folder", home + "/.cache/dsrun", &v1::HostFacts::mutable_cache));
+  }
+  parts.push_back({NamePart("dsrank", options.dsrank.string()),
+                   [dsrank = options.dsrank, limit = LimitPrograms(deadline)](auto* facts) {
+                     *facts->mutable_dsrank() = AskDsrank(dsrank, limit);
+                   }});
+  if (!options.python.empty()) parts.push_back(MakePythonPart(options));
+  parts.push_back({"the kernel", [version = options.dsrun_version](v1::HostFacts* facts) {
+                     facts->set_dsrun_version(version);
+                     ReadResources("/", facts);
+                     ReadDescription("/", facts);
+                   }});
+  v1::HostFacts facts = ReadParts(std::move(parts), deadline);
+  facts.set_unix_nanos(Clock::System().UnixNanos());
+  return facts;
+}
+
+}  // namespace ds::daemon
