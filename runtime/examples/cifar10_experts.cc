@@ -35,12 +35,12 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/join_job.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/make_mesh.h"
@@ -364,7 +364,7 @@ int Fail(const std::string& message) {
 int main(int argc, char** argv) {
   const auto arguments = ParseArguments({argv + 1, argv + argc});
   if (!arguments.ok()) return Fail(arguments.status().message());
-  ds::device::ProbeAndCapIsa();  // before the first tensor operation
+  ds::ProbeAndCapIsa();  // before the first tensor operation
   try {
     const ds::Status status = Train(*arguments);
     return status.ok() ? EXIT_SUCCESS : Fail(status.message());

@@ -20,11 +20,11 @@
 #include <cstdlib>
 
 #include "runtime/base/files.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/engine.h"
 #include "runtime/models/layers/tiled_linear.h"
 
@@ -101,7 +101,7 @@ int Fail(const std::string& message) {
 int Run(int argc, char** argv) {
   const auto tiles = argc == 3 ? ds::ParseNumber<int>(argv[2]) : 1;
   if (argc < 2 || argc > 3 || !tiles) return Fail("usage: custom_model DS_CONFIG [TILES]");
-  ds::device::ProbeAndCapIsa();  // before the first tensor operation
+  ds::ProbeAndCapIsa();  // before the first tensor operation
   const auto text = ds::ReadFile(argv[1]);
   if (!text.ok()) return Fail(text.status().message());
   const auto identity = ds::comm::RankIdentityFromEnvironment();

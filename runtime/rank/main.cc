@@ -20,13 +20,13 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/base/log.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/comm_bench_job.h"
 #include "runtime/config/train_job.h"
 #include "runtime/device/heap.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/rank/commands.h"
 #include "runtime/rank/rank_reporter.h"
@@ -68,7 +68,7 @@ int RunJob(const std::string& path, const JobKind<Job>& kind) {
 }
 
 // Collects the capabilities of this build and this machine, for `dsrun report` and the preflight.
-nlohmann::ordered_json CollectFacts(const device::IsaReport& isa) {
+nlohmann::ordered_json CollectFacts(const IsaReport& isa) {
   nlohmann::ordered_json cuda = {{"plugin", false}, {"devices", 0}};
   if (const auto plugin = device::LoadCudaPlugin(); plugin.ok()) {
     cuda = {{"plugin", true},
@@ -109,7 +109,7 @@ int RunCommand(std::span<char*> arguments) {
   }
   device::KeepFreedMemory();
   // Runs before the first tensor operation: oneDNN reads the limit once.
-  const device::IsaReport isa = device::ProbeAndCapIsa();
+  const IsaReport isa = ProbeAndCapIsa();
   if (command == "facts" && arguments.size() == 2) {
     std::printf("%s\n", CollectFacts(isa).dump(2).c_str());
     return 0;

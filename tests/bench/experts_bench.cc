@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/device/heap.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/models/decoder/decoder_experts.h"
 #include "runtime/plan/model/model_ranks.h"
 #include "tests/bench/compete.h"
@@ -122,7 +122,7 @@ void Measure(const Mixture& mixture, at::ScalarType dtype, std::int64_t tokens) 
 
 int main() {
   ds::device::KeepFreedMemory();  // as ranks do
-  ds::device::ProbeAndCapIsa();
+  ds::ProbeAndCapIsa();
   for (const std::int64_t tokens : {2048, 8192}) {  // that a rank has in a micro-batch
     for (const Mixture& mixture : {Mixture{8, 2}, Mixture{64, 4}}) {
       for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {

@@ -17,9 +17,9 @@
 #include <mutex>
 
 #include "runtime/base/files.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/executor.h"
 #include "tests/places.h"
@@ -167,7 +167,7 @@ StatusOr<StepResult> Step(Engine& engine, bool scale_wrt_gas,
 }
 
 Trajectory Train(const json& golden) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const int world_size = golden["world_size"];
   const auto checked = config::CheckConfig(golden["config"].dump(), "ds.json", world_size);
   DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);

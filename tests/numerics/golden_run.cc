@@ -7,9 +7,9 @@
 #include <mutex>
 
 #include "runtime/base/files.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/models/decoder/build_model.h"
@@ -114,7 +114,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
 
 GoldenRunResult Train(const GoldenRun& run) {
   // Before the process's first bf16 product.
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   std::vector<GoldenRunResult> ranks(static_cast<std::size_t>(run.world_size));
   testing::RunRanks(run.world_size, [&](comm::Communicator& world) {
     ranks[static_cast<std::size_t>(world.rank())] = TrainRank(run, world);

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -45,7 +45,7 @@ class OneBitResume
 
 TEST_P(OneBitResume, ResumesAfterTheWarmUp) {
   // Before the process's first bf16 product.
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   for (const int world_size : {1, 2}) {
     testing::RunRanks(world_size, [&](comm::Communicator& world) {
       const TinyRun run{.precision = std::get<Precision>(GetParam()),

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "runtime/base/files.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/device/dtype_policy.h"
-#include "runtime/device/isa_probe.h"
 #include "tests/places.h"
 #include "tests/support/rank_harness.h"
 
@@ -70,7 +70,7 @@ Outcome TrainAs(const Json& golden, Setting setting) {
   for (const auto& [steps, parameters] : golden["after"].items()) stops.insert(std::stoi(steps));
   Outcome outcome;
   // Before the process's first bf16 product.
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
     const TinyRun run{.stage = setting.stage, .accumulation = AccumulationOf(golden)};
     const config::DsConfig config = ConfigOf(golden, setting);

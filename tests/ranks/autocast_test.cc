@@ -5,9 +5,9 @@
 #include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/dtype_policy.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/models/layers/layers.h"
@@ -54,7 +54,7 @@ class Autocast : public ::testing::TestWithParam<config::DataType> {};
 // All that ranks move is what NCCL would take; what they tell each other goes over the control
 // group.
 TEST_P(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const at::ScalarType dtype = precision::ToScalarType(GetParam());
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool safe : {true, false}) {

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
@@ -54,7 +54,7 @@ StatusOr<std::unique_ptr<Engine>> CreateUpdatingEngine(TinyRun run, const Update
                                                        const std::string& folder,
                                                        comm::Communicator& world,
                                                        device::MemoryLedger* ledger) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   run.zero.sub_group_size = 2048;
   run.zero.offload_optimizer = {.device = updates.optimizer,
                                 .nvme_path = {folder},

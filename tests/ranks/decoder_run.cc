@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/make_mesh.h"
@@ -113,7 +113,7 @@ engine::BatchSource ReadFrom(std::int64_t micro_batch, const Engine& engine,
 std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world,
                                           device::MemoryLedger* ledger) {
   // Before the process's first bf16 product.
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const topology::Mesh mesh = MeshOf(run, world.size());
   auto described = models::ParseModelConfig(run.model, "config.json").value();
   if (run.residual) models::AddResidualMlp(&described.decoder);

@@ -6,8 +6,8 @@
 
 #include <limits>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -259,7 +259,7 @@ TEST(LossScaling, AnOverflowAtTheMinimumEndsTheRunFromStage1On) {
 }
 
 TEST(LossScaling, OfAutocastInFp16SkipsAndIsSaved) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   for (const int stage : {0, 1, 2, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
       const TinyRun run{.stage = stage};

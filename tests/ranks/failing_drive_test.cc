@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/engine/gathered_parameters.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
@@ -36,7 +36,7 @@ int TruncateFilesIn(const fs::path& folder) {
 
 TEST(FailingDrive, UnderOneRankIsAnErrorOfEveryRank) {
   testing::RunRanks(2, [](comm::Communicator& world) {
-    [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+    [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
     const testing::TemporaryFolder drive;  // this rank's
     const TinyRun run{.stage = 2,
                       .precision = Precision::kBf16,

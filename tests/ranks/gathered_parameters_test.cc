@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/zero/flat_parameters.h"
@@ -28,7 +28,7 @@ const std::vector<std::string> kNames = {"table", "layer.1.w", "layer.1.scale"};
 // An engine that has trained a step, and the model's parameters by name.
 struct Trainer {
   Trainer(const TinyRun& run, comm::Communicator& world) : run(run) {
-    [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+    [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
     const auto model = MakeTinyModel(run.shape, run.dtype());
     for (const auto& block : model->blocks()) {
       for (const auto& item : block->named_parameters()) {

@@ -8,8 +8,8 @@
 #include <array>
 #include <filesystem>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
@@ -69,7 +69,7 @@ class Folders {
 
 std::unique_ptr<Engine> MakeEngine(const OffloadRun& run, const Folders& folders,
                                    comm::Communicator& world, device::MemoryLedger* ledger) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   config::DsConfig config = TinyConfig(run.tiny);
   config.aio.block_size = run.offload.block_size;
   config::ZeroConfig& zero = config.zero_optimization;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/base/allowed_cores.h"
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/device/thread_cores.h"
 #include "runtime/plan/zero/core_split.h"
 #include "tests/ranks/tiny_model.h"
@@ -41,7 +41,7 @@ struct ReservedRun {
 std::unique_ptr<Engine> MakeReservingEngine(const ReservedRun& run, const std::string& folder,
                                             comm::Communicator& world,
                                             std::vector<std::string>* notices = nullptr) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   TinyRun tiny = run.tiny;
   config::ZeroConfig& zero = tiny.zero;
   zero.sub_group_size = 2048;

@@ -6,8 +6,8 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/tanh.h>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/models/decoder/family_block.h"
 
 namespace ds::tests {
@@ -110,7 +110,7 @@ config::DsConfig TinyConfig(const TinyRun& run) {
 std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& world,
                                        device::MemoryLedger* ledger) {
   // Before the process's first bf16 product.
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const auto model =
       MakeTinyModel(run.shape, at::TensorOptions(run.dtype()).device(world.device()));
   return Engine::create(model, TinyConfig(run),

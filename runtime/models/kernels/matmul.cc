@@ -13,7 +13,7 @@
 
 #include "runtime/autograd/put_gradient.h"
 #include "runtime/base/check.h"
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/models/kernels/first_derivative.h"
 #include "runtime/plan/memory/product_scratch.h"
 
@@ -48,7 +48,7 @@ bool UsesOneDnn(const at::Tensor& out) {
 bool MultipliesFp32FasterThanBf16() {
 #if defined(__x86_64__)
   const bool has_fast_bf16 = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16");
-  return !has_fast_bf16 && !device::MayUseAmx();
+  return !has_fast_bf16 && !MayUseAmx();
 #else
   return false;
 #endif

@@ -8,7 +8,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 
 namespace ds::models {
 namespace {
@@ -60,7 +60,7 @@ TEST(MatMulWidened, AProductOverNothingIsZero) {
 }
 
 TEST(MatMulInto, SixteenBitOperandsAddUpInFp32) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     const at::Tensor a = at::randn({40, 33}).to(dtype), b = at::randn({40, 70}).to(dtype);
     const at::Tensor product = a.t().to(at::kFloat).matmul(b.to(at::kFloat));
@@ -94,7 +94,7 @@ class Autocast {
 };
 
 TEST(Affine, RunsInThePrecisionOfAutocastAsLinearDoes) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const at::Tensor x = Random({3, 5, 24}), weight = Random({40, 24}), bias = Random({40});
   at::Tensor y, expected;
   {

@@ -11,7 +11,7 @@
 
 #include <functional>
 
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 #include "runtime/models/kernels/matmul.h"
 #include "runtime/models/layers/layers.h"
 #include "runtime/models/layers/lm_loss.h"
@@ -28,7 +28,7 @@ using LossOf = std::function<at::Tensor(const at::Tensor& parameter)>;
 
 // What two backward passes through `loss` put for the parameter is what autograd adds up.
 void ExpectPutAsAutogradAdds(const at::Tensor& values, const LossOf& loss, double tolerance) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const at::Tensor ordinary = values.clone().set_requires_grad(true);
   const at::Tensor parameter = values.clone().set_requires_grad(true);
   const auto sum = SummingSink::Attach(parameter);

@@ -5,12 +5,12 @@
 
 #include <limits>
 
+#include "runtime/base/isa_probe.h"
 #include "runtime/device/autocast_scope.h"
 #include "runtime/device/counting_allocator.h"
 #include "runtime/device/dtype_policy.h"
 #include "runtime/device/finite_check.h"
 #include "runtime/device/gradient_reduction.h"
-#include "runtime/device/isa_probe.h"
 #include "runtime/engine/loss_scaler.h"
 
 namespace ds::precision {
@@ -92,7 +92,7 @@ TEST(DtypePolicy, AutocastLeavesEverythingKeptInFp32) {
 }
 
 TEST(Autocast, CastsOperandsOfProductsWhileItsScopeLives) {
-  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  [[maybe_unused]] static const IsaReport isa = ProbeAndCapIsa();
   const at::Tensor a = at::ones({2, 2});
   {
     const AutocastScope off(std::nullopt, at::kCPU);

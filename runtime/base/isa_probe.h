@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace ds::device {
+namespace ds {
 
 struct IsaReport {
   bool amx_advertised = false;  // CPUID shows AMX tiles and bf16 products
@@ -31,4 +31,4 @@ bool MayUseAmx();
 // can be created, so that the caller stays on the safe path.
 bool DiesInChild(void (*instruction)());
 
-}  // namespace ds::device
+}  // namespace ds

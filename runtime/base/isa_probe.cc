@@ -1,4 +1,4 @@
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -13,7 +13,7 @@
 #include <cpuid.h>
 #endif
 
-namespace ds::device {
+namespace ds {
 namespace {
 
 constexpr char kLimitVariable[] = "ONEDNN_MAX_CPU_ISA";
@@ -92,4 +92,4 @@ bool MayUseAmx() {
   return allows && AdvertisesAmx();
 }
 
-}  // namespace ds::device
+}  // namespace ds

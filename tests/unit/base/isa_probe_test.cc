@@ -1,11 +1,11 @@
-#include "runtime/device/isa_probe.h"
+#include "runtime/base/isa_probe.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <cstdlib>
 
-namespace ds::device {
+namespace ds {
 namespace {
 
 TEST(IsaProbeTest, AnInstructionThatFaultsEndsOnlyTheChild) {
@@ -44,4 +44,4 @@ TEST(IsaProbeTest, ALimitBelowAmxForbidsIt) {
 }
 
 }  // namespace
-}  // namespace ds::device
+}  // namespace ds
