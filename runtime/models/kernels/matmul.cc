@@ -13,7 +13,6 @@
 
 #include "runtime/autograd/put_gradient.h"
 #include "runtime/base/check.h"
-#include "runtime/base/isa_probe.h"
 #include "runtime/models/kernels/first_derivative.h"
 #include "runtime/plan/memory/product_scratch.h"
 
@@ -44,29 +43,11 @@ bool UsesOneDnn(const at::Tensor& out) {
   return usable && out.is_cpu() && out.scalar_type() == at::kFloat;
 }
 
-// AMD's AVX-512 multiplies bf16 twice as fast as fp32. Other processors have not been measured.
-bool MultipliesFp32FasterThanBf16() {
-#if defined(__x86_64__)
-  const bool has_fast_bf16 = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16");
-  return !has_fast_bf16 && !MayUseAmx();
-#else
-  return false;
-#endif
-}
-
-bool LacksFp16Products() {
-#if defined(__x86_64__)
-  return !__builtin_cpu_supports("avx512fp16");
-#else
-  return false;
-#endif
-}
-
 bool IsMultipliedWidened(const at::Tensor& operand) {
-  static const bool pays_bf16 = MultipliesFp32FasterThanBf16(), pays_fp16 = LacksFp16Products();
   if (!operand.is_cpu()) return false;
-  return (pays_bf16 && operand.scalar_type() == at::kBFloat16) ||
-         (pays_fp16 && operand.scalar_type() == at::kHalf);
+  const at::ScalarType type = operand.scalar_type();
+  return (type == at::kBFloat16 && IsMultipliedInFp32(config::DataType::kBf16)) ||
+         (type == at::kHalf && IsMultipliedInFp32(config::DataType::kFp16));
 }
 
 at::Tensor Tile(const at::Tensor& matrix, std::int64_t row, std::int64_t column) {

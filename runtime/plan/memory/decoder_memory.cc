@@ -383,13 +383,16 @@ BlockBytes Activations::OfHead() const {
   const std::int64_t rows = std::min(batch_.tokens(), std::max(kLeastRows, kChunkBytes / row));
   const bool trains = training_.trains(BlockComponent::kTable);
   const std::int64_t matrix = trains ? spec_.vocabulary * spec_.width : 0;
-  // 16-bit gradients are accumulated in fp32.
-  const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
+  // 16-bit gradients are accumulated in fp32: from a product in 16 bits, or by tiles.
+  const bool copies = width_ < kFloatBytes && !batch_.multiplied_in_fp32;
+  const std::int64_t copy = copies ? matrix * width_ : 0;
+  const std::int64_t tiles = CountWidenedTiles(batch_, spec_.width, spec_.vocabulary);
   const std::int64_t logits = rows * LogitsStride() * width_, softmax = SoftmaxBytes(rows);
   // The matrix's gradient is allocated with the product of the first rows, after their softmax.
   const std::int64_t gradient = matrix * kFloatBytes;
+  const std::int64_t earlier = rows < batch_.tokens() ? gradient : 0;
   const std::int64_t temporaries =
-      std::max(gradient + copy, softmax + (rows < batch_.tokens() ? gradient : 0));
+      std::max(gradient + copy + tiles, std::max(softmax, tiles) + earlier);
   const std::int64_t norm = Hidden() + NormNumbers();
   const std::int64_t saved = norm + Hidden() + matrix * width_;
   return {.saved = saved,
@@ -450,9 +453,9 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
   blocks.push_back(Activations(spec, batch, training.back()).OfHead());
   for (int i = 0; i < count; ++i) {
     BlockBytes& block = blocks[static_cast<std::size_t>(i)];
-    const bool is_head = i + 1 == count;
-    const std::int64_t columns = i == 0 ? 0 : is_head ? spec.vocabulary : spec.mlp_width;
-    const std::int64_t scratch = CountProductScratch(batch, spec.width, columns);
+    const bool is_layer = i > 0 && i + 1 < count;
+    const std::int64_t tiles = is_layer ? CountWidenedTiles(batch, spec.width, spec.mlp_width) : 0;
+    const std::int64_t scratch = CountProductScratch(batch) + tiles;
     block.forward += scratch;
     block.backward += scratch;
     block.delaying += scratch;

@@ -21,7 +21,8 @@ struct MicroBatch {
   std::int64_t seq_len = 1;
   config::DataType type = config::DataType::kFp32;  // of parameters and activations
   bool on_gpu = false;
-  std::int64_t mlp_tiles = 1;  // MLPs process the rows in this many parts
+  bool multiplied_in_fp32 = false;  // on the CPU, although the type has 16 bits
+  std::int64_t mlp_tiles = 1;       // MLPs process the rows in this many parts
   // These ranks share the tokens of a sample and, in attention, the heads. `own_heads` and
   // `own_kv_heads` are the most that one rank has.
   int sequence_ranks = 1;

@@ -14,6 +14,7 @@
 #include "runtime/plan/memory/decoder_memory.h"
 #include "runtime/plan/memory/expert_bytes.h"
 #include "runtime/plan/memory/known_memory.h"
+#include "runtime/plan/memory/product_scratch.h"
 #include "runtime/plan/memory/stage_partition.h"
 #include "runtime/plan/memory/stage_passes.h"
 #include "runtime/plan/memory/trained_rules.h"
@@ -107,6 +108,7 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
       .seq_len = job.seq_len,
       .type = config.training_dtype(),
       .on_gpu = job.setting.on_gpu,
+      .multiplied_in_fp32 = models::IsMultipliedInFp32(config.training_dtype()),
       .mlp_tiles = job.mlp_tiles,
       .sequence_ranks = config.parallel.sequence,
       .in_ring = job.sequence_kind == models::SequenceKind::kRing,

@@ -1,8 +1,9 @@
 #pragma once
 
 // PlanJobMemory: predicts the memory of each rank of a training job from the model's numbers and
-// the ds_config, with the code that ranks themselves follow. Pure, without LibTorch. Used by `dsrun
-// estimate`, by the check before a launch, and by the rank that compares it with its measurement.
+// the ds_config, with the code that ranks themselves follow. Pure, but for the kind of this
+// processor (IsMultipliedInFp32), and without LibTorch. Used by `dsrun estimate`, by the check
+// before a launch, and by the rank that compares it with its measurement.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,7 @@
 #pragma once
 
-// CountProductScratch: the scratch memory of a matrix product, without operands and result. Pure.
+// CountProductScratch and CountWidenedTiles: the scratch memory of a matrix product, without
+// operands and result.
 
 #include <cstdint>
 
@@ -20,10 +21,18 @@ inline constexpr std::int64_t kDeviceScratch = std::int64_t{64} << 20;
 // (models/kernels/matmul.h) converts at once: 16 MiB.
 inline constexpr std::int64_t kWidenedTile = 2048;
 
-// Returns the scratch bytes of a product with `columns` columns of a micro-batch's rows of `inner`
-// elements. With 0 columns there is no product, but a library that may allocate its buffer. In fp16
-// on the CPU a tile of each operand and of the result is also in fp32 (models/kernels/matmul.h). On
-// a GPU the workspaces always exist.
-std::int64_t CountProductScratch(const MicroBatch& batch, std::int64_t inner, std::int64_t columns);
+// Returns whether this processor multiplies matrices of a 16-bit type faster in fp32: bf16 without
+// AMX (but for AMD's AVX-512), fp16 without AVX512-FP16. models/kernels/matmul.h converts them
+// then. Constant in a process that has called ProbeAndCapIsa, or that computes no product.
+bool IsMultipliedInFp32(config::DataType type);
+
+// Returns the bytes of the libraries' buffers, which exist with and without a product: none for the
+// tiles of CountWidenedTiles, which MKL multiplies. Pure.
+std::int64_t CountProductScratch(const MicroBatch& batch);
+
+// Returns the bytes of the tiles in fp32 of a product of a micro-batch's rows of `inner` elements
+// with `columns` columns, or of one of its gradients: one of each operand and of the result. 0 if
+// the processor multiplies the type as it is. Pure.
+std::int64_t CountWidenedTiles(const MicroBatch& batch, std::int64_t inner, std::int64_t columns);
 
 }  // namespace ds::models

@@ -195,11 +195,10 @@ TEST(DecoderMemoryTest, OnAGpuTheHeadHasTheSoftmaxAndItsInput) {
     DecoderSpec spec = kLlama;
     spec.vocabulary = vocabulary;
     batch.type = type;
-    const std::int64_t scratch = CountProductScratch(batch, 64, vocabulary);
     batch.on_gpu = true;
     const std::int64_t on_gpu = ListBlockBytes(spec, batch, {}).back().forward - kDeviceScratch;
     batch.on_gpu = false;
-    return on_gpu - (ListBlockBytes(spec, batch, {}).back().forward - scratch);
+    return on_gpu - (ListBlockBytes(spec, batch, {}).back().forward - kProductScratch);
   };
   constexpr std::int64_t kChunk = 64 << 20;
   using config::DataType;
@@ -211,17 +210,29 @@ TEST(DecoderMemoryTest, OnAGpuTheHeadHasTheSoftmaxAndItsInput) {
   EXPECT_EQ(over_cpu(1000, DataType::kFp32), kChunk / 4000 * 4000) << "rows follow each other";
 }
 
-TEST(ProductScratchTest, InFp16HoldsATileOfEachMatrixWidened) {
+TEST(ProductScratchTest, HasATileInFp32OfEach16BitMatrix) {
   MicroBatch batch = kBatch;
-  EXPECT_EQ(CountProductScratch(batch, 64, 1000), kProductScratch);
-  batch.type = config::DataType::kFp16;
-  EXPECT_EQ(CountProductScratch(batch, 64, 0), kProductScratch);
-  EXPECT_EQ(CountProductScratch(batch, 64, 1000),
-            kProductScratch + 4 * (16 * 64 + 64 * 1000 + 16 * 1000));
+  EXPECT_EQ(CountWidenedTiles(batch, 64, 1000), 0);
+  batch.multiplied_in_fp32 = true;
+  EXPECT_EQ(CountWidenedTiles(batch, 64, 1000), 4 * (16 * 64 + 64 * 1000 + 16 * 1000));
   batch.seq_len = 1 << 20;
-  EXPECT_EQ(CountProductScratch(batch, 4096, 1 << 17), kProductScratch + (48 << 20));
+  EXPECT_EQ(CountWidenedTiles(batch, 4096, 1 << 17), 48 << 20);
   batch.on_gpu = true;
-  EXPECT_EQ(CountProductScratch(batch, 64, 1000), kDeviceScratch);
+  EXPECT_EQ(CountWidenedTiles(batch, 64, 1000), 0);
+}
+
+// It has no product of its gradient in 16 bits, and no buffer of oneDNN.
+TEST(DecoderMemoryTest, TheHeadMultipliesByTilesInPlaceOfACopy) {
+  MicroBatch batch = kBatch;
+  batch.type = config::DataType::kBf16;
+  const std::int64_t plain = ListBlockBytes(kLlama, batch, {}).back().forward;
+  batch.multiplied_in_fp32 = true;
+  EXPECT_EQ(ListBlockBytes(kLlama, batch, {}).back().forward,
+            plain - kProductScratch - 1000 * 64 * 2 + CountWidenedTiles(batch, 64, 1000));
+}
+
+TEST(ProductScratchTest, Fp32IsNotConverted) {
+  EXPECT_FALSE(IsMultipliedInFp32(config::DataType::kFp32));
 }
 
 TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
