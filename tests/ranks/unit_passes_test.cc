@@ -228,9 +228,9 @@ TEST(UnitPasses, StagesTrainAsOne) {
         loss = evaluated;
         return;
       }
-      EXPECT_EQ(evaluated, loss);
+      EXPECT_NEAR(evaluated, loss, 1e-6);
       for (std::size_t step = 0; step < results.size(); ++step) {
-        EXPECT_EQ(results[step].loss, expected[step].loss);
+        EXPECT_NEAR(results[step].loss, expected[step].loss, 1e-6);
         EXPECT_NEAR(results[step].grad_norm, expected[step].grad_norm, 1e-6);
       }
       for (const auto& [name, value] : exported) {
