@@ -255,6 +255,12 @@ void AddNotice(const std::string& notice, StartedDaemon* started) {
   started->notice += notice;
 }
 
+HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(RemoteConnection* connection,
+                                                     const HostPort& daemon) {
+  connection->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
+  return connection->OpenTunnel(daemon);
+}
+
 // Dials the daemon's port: a firewall may block it even if SSH's port is open. If the port cannot
 // be reached, or SSH itself needed a proxy, opens a tunnel through SSH.
 HostOutcome ReachPort(RemoteConnection* connection, HostAttempt* attempt, StartedDaemon* started) {
@@ -266,8 +272,7 @@ HostOutcome ReachPort(RemoteConnection* connection, HostAttempt* attempt, Starte
     if (dialled.failure().kind == FailureKind::kInterrupted) return dialled.failure();
     AddNotice("its daemon is reached through SSH, because " + dialled.failure().message, started);
   }
-  connection->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
-  HostResult<std::unique_ptr<RemoteTunnel>> tunnel = connection->OpenTunnel(daemon);
+  HostResult<std::unique_ptr<RemoteTunnel>> tunnel = OpenTunnel(connection, daemon);
   if (!tunnel.ok()) return tunnel.failure();
   started->tunnel = *std::move(tunnel);
   return HostOutcome();
@@ -322,6 +327,14 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
   const HostOutcome port = ReachPort(connection->get(), attempt, &*started);
   if (!port.ok()) return port.failure();
   return started;
+}
+
+HostResult<std::unique_ptr<RemoteTunnel>> ReopenTunnel(const RemoteTarget& target,
+                                                       const HostPort& daemon, const RemoteJob& job,
+                                                       HostAttempt* attempt) {
+  const HostResult<std::unique_ptr<RemoteConnection>> connection = Connect(target, job, attempt);
+  if (!connection.ok()) return connection.failure();
+  return OpenTunnel(connection->get(), daemon);
 }
 
 namespace {

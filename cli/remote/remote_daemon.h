@@ -59,6 +59,13 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
                                             const RemoteJob& job, HostAttempt* attempt);
 
+// Opens a tunnel to a listening daemon of the host, in place of one that has ended with its
+// process. `daemon` is the address and the port that StartRemoteDaemon returned. Tries once. Reads
+// of `job` only how to log in.
+HostResult<std::unique_ptr<RemoteTunnel>> ReopenTunnel(const RemoteTarget& target,
+                                                       const HostPort& daemon, const RemoteJob& job,
+                                                       HostAttempt* attempt);
+
 // Parses the line of a ListenResponse that dsrund prints. Pure.
 HostResult<StartedDaemon> ParseListenResponse(const std::string& printed);
 

@@ -21,12 +21,13 @@
 namespace ds::cli {
 namespace {
 
-std::string ProgressText(const FanOutProgress& progress, const std::vector<RemoteTarget>& targets) {
+std::string ProgressText(const std::string& doing, const FanOutProgress& progress,
+                         const std::vector<RemoteTarget>& targets) {
   std::string names;
   for (const int index : progress.waiting_for) {
     names += (names.empty() ? "" : ", ") + targets[index].name;
   }
-  return "starting: " + std::to_string(progress.ready) + " of " + std::to_string(progress.total) +
+  return doing + ": " + std::to_string(progress.ready) + " of " + std::to_string(progress.total) +
          " hosts ready; waiting for " + names +
          (progress.ready + static_cast<int>(progress.waiting_for.size()) < progress.total
               ? " and others"
@@ -255,7 +256,9 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
   if (options_.authority != nullptr) {
     DS_ASSIGN_OR_RETURN(tls, MakeTlsOptions());
   }
-  for (const v1::DaemonState& way : state.daemons()) {
+  std::vector<int> tunnelled;
+  for (int i = 0; i < state.daemons_size(); ++i) {
+    const v1::DaemonState& way = state.daemons(i);
     if (way.target().empty()) {
       StatusOr<std::unique_ptr<LocalDaemon>> daemon = LocalDaemon::Adopt(
           {.job_id = plan_->job_id, .controller_fd = options_.controller_fd}, way.folder());
@@ -267,8 +270,13 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
       }
       continue;
     }
-    KeepRemote(way, tls, /*tunnel=*/nullptr);
+    if (way.port() != 0) {
+      tunnelled.push_back(i);
+    } else {
+      KeepRemote(way, tls, /*tunnel=*/nullptr);
+    }
   }
+  if (!tunnelled.empty()) DS_RETURN_IF_ERROR(ReopenTunnels(state, tunnelled, tls));
   StartedHosts started;
   for (int i = 0; i < state.places_size(); ++i) {
     const v1::HostPlace& place = state.places(i);
@@ -277,6 +285,47 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
   started.daemons = ListDaemons();
   started.master_addr = state.master_addr();
   return started;
+}
+
+Status HostStarter::ReopenTunnels(const v1::JobState& state, const std::vector<int>& positions,
+                                  const TlsOptions& tls) {
+  struct Tunnels {
+    std::vector<RemoteTarget> targets;
+    std::vector<v1::DaemonState> ways;
+    RemoteJob job;
+  };
+  const auto tunnels = std::make_shared<Tunnels>();
+  tunnels->job = MakeRemoteJob();
+  for (const int position : positions) {
+    const v1::HostPlace& place = state.places(position);
+    DS_ASSIGN_OR_RETURN(RemoteTarget target,
+                        MakeTarget({.number = place.number(), .host = place.host()}));
+    tunnels->targets.push_back(std::move(target));
+    tunnels->ways.push_back(state.daemons(position));
+  }
+  const auto reopen = [=, this](int index, HostAttempt* attempt) -> HostResult<FanOut::Accept> {
+    const v1::DaemonState& way = tunnels->ways[index];
+    HostResult<std::unique_ptr<RemoteTunnel>> tunnel =
+        ReopenTunnel(tunnels->targets[index], {way.address(), way.port()}, tunnels->job, attempt);
+    if (!tunnel.ok()) return tunnel.failure();
+    const auto opened = std::make_shared<std::unique_ptr<RemoteTunnel>>(*std::move(tunnel));
+    return FanOut::Accept([=, this] {
+      v1::DaemonState reached = way;
+      reached.set_target((*opened)->target());
+      KeepRemote(reached, tls, std::move(*opened));
+    });
+  };
+  const std::vector<HostOutcome> outcomes =
+      FanOut::Run(static_cast<int>(positions.size()), {.timeout = std::min(timeout_, lease_)},
+                  interrupter_, reopen, [&](const FanOutProgress& progress) {
+                    notice_(ProgressText("reaching again", progress, tunnels->targets));
+                  });
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (outcomes[i].ok()) continue;
+    notice_("host " + tunnels->targets[i].name + ": " + outcomes[i].failure().message);
+    KeepRemote(tunnels->ways[i], tls, /*tunnel=*/nullptr);
+  }
+  return OkStatus();
 }
 
 void HostStarter::Describe(v1::JobState* state) {
@@ -306,14 +355,28 @@ void HostStarter::KeepRemote(const v1::DaemonState& way, TlsOptions tls,
        std::make_unique<DaemonClient>(plan_->job_id, way.target(), tls, std::move(tunnel)));
 }
 
+StatusOr<RemoteTarget> HostStarter::MakeTarget(const Replacement& place) const {
+  DS_ASSIGN_OR_RETURN(RemoteTarget target,
+                      MakeRemoteTarget(plan_->host(place.host).entry, plan_->flags.ssh_port));
+  target.node_rank = place.number;
+  return target;
+}
+
+RemoteJob HostStarter::MakeRemoteJob() const {
+  return {.job_id = plan_->job_id,
+          .timeout = timeout_,
+          .lease = lease_,
+          .lease_decides = plan_->flags.lease_decides,
+          .transport = plan_->flags.transport,
+          .host_keys = std::make_shared<HostKeys>(options_.known_hosts)};
+}
+
 StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     const std::vector<Replacement>& places) {
   auto hosts = std::make_shared<RemoteHosts>();
   hosts->places = places;
   for (const Replacement& place : places) {
-    DS_ASSIGN_OR_RETURN(RemoteTarget target,
-                        MakeRemoteTarget(plan_->host(place.host).entry, plan_->flags.ssh_port));
-    target.node_rank = place.number;
+    DS_ASSIGN_OR_RETURN(RemoteTarget target, MakeTarget(place));
     hosts->targets.push_back(std::move(target));
   }
   DS_ASSIGN_OR_RETURN(hosts->tls, MakeTlsOptions());
@@ -322,13 +385,8 @@ StatusOr<std::shared_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     hosts->credentials.push_back(std::move(credentials));
   }
   hosts->notices.resize(places.size());
-  hosts->job = {.job_id = plan_->job_id,
-                .timeout = timeout_,
-                .lease = lease_,
-                .lease_decides = plan_->flags.lease_decides,
-                .binary = ReadInBackground(),
-                .transport = plan_->flags.transport,
-                .host_keys = std::make_shared<HostKeys>(options_.known_hosts)};
+  hosts->job = MakeRemoteJob();
+  hosts->job.binary = ReadInBackground();
   return hosts;
 }
 
@@ -339,7 +397,7 @@ void HostStarter::Accept(RemoteHosts* hosts, int index, StartedDaemon* started) 
   way.set_number(number);
   way.set_target(started->target());
   way.set_address(started->address);
-  way.set_bound(started->tunnel != nullptr);
+  if (started->tunnel != nullptr) way.set_port(started->port);
   // At once: its lease must last until the slowest host is ready.
   KeepRemote(way, hosts->tls, std::move(started->tunnel));
 }
@@ -354,9 +412,11 @@ StatusOr<std::map<int, FailedHost>> HostStarter::StartRemote(
     const auto started = std::make_shared<StartedDaemon>(*std::move(daemon));
     return FanOut::Accept([=, this] { Accept(hosts.get(), index, started.get()); });
   };
-  const std::vector<HostOutcome> outcomes = FanOut::Run(
-      static_cast<int>(places.size()), {.timeout = timeout_}, interrupter_, start,
-      [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
+  const std::vector<HostOutcome> outcomes =
+      FanOut::Run(static_cast<int>(places.size()), {.timeout = timeout_}, interrupter_, start,
+                  [&](const FanOutProgress& progress) {
+                    notice_(ProgressText("starting", progress, hosts->targets));
+                  });
   std::map<int, FailedHost> failed;
   bool told_of_hang = false;
   for (std::size_t i = 0; i < places.size(); ++i) {

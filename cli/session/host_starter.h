@@ -46,6 +46,8 @@ struct StartedHosts {
 // into its forks. Other programs that it starts are not bound by that.
 StatusOr<std::unique_ptr<JobAuthority>> MakeAuthority(const JobPlan& plan);
 
+struct RemoteJob;
+struct RemoteTarget;
 struct StartedDaemon;
 
 class HostStarter : public ReplacementStarter {
@@ -109,8 +111,14 @@ class HostStarter : public ReplacementStarter {
   // Starts the daemons of all places; returns the hosts that failed, by node rank.
   StatusOr<std::map<int, FailedHost>> StartAll(NoticeCallback notice);
   std::map<int, HostDaemon*> ListDaemons() const;  // by number
+  // Reaches the daemons again that have these positions in the state, each through a tunnel of its
+  // own. One that fails, or takes longer than the lease, is kept as it was: its host is lost.
+  Status ReopenTunnels(const v1::JobState& state, const std::vector<int>& positions,
+                       const TlsOptions& tls);
   // Starts daemons over SSH; returns the hosts that failed, by node rank.
   StatusOr<std::map<int, FailedHost>> StartRemote(const std::vector<Replacement>& places);
+  StatusOr<RemoteTarget> MakeTarget(const Replacement& place) const;
+  RemoteJob MakeRemoteJob() const;  // without the binary
   StatusOr<std::shared_ptr<RemoteHosts>> DescribeHosts(const std::vector<Replacement>& places);
   // Takes over the daemon that was started on the host with this index in `hosts`.
   void Accept(RemoteHosts* hosts, int index, StartedDaemon* started);

@@ -18,6 +18,11 @@
 
 namespace ds::testing {
 
+// dsrun prints this when another agent has taken the place of a killed one.
+inline constexpr char kTakenOver[] =
+    "dsrun: the agent of the job was ended by signal 9; another one has taken over, and the ranks "
+    "go on; output that was on its way here is in the run directory only\n";
+
 class SshJob : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -71,9 +71,7 @@ TEST_F(SshLossTest, AnotherAgentTakesOverTheHostsOfAKilledOne) {
   std::string told;
   for (int kill = 0; kill < 2; ++kill) {
     ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
-    told +=
-        "dsrun: the agent of the job was ended by signal 9; another one has taken over, and the "
-        "ranks go on; output that was on its way here is in the run directory only\n";
+    told += kTakenOver;
     ASSERT_TRUE(dsrun.WaitForOutput(told)) << dsrun.err();
   }
   for (int i = 0; i < 2; ++i) OnHost(i, "touch /tmp/go");

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -93,6 +94,36 @@ TEST_P(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
   EXPECT_EQ(dsrun.Wait().status, 4) << dsrun.err();
   EXPECT_EQ(Verdict()["host"], "behind");
   EXPECT_EQ(Verdict()["cause"], "daemon_lost");
+}
+
+TEST_P(SshTunnelTest, AnotherAgentOpensTheTunnelAgain) {
+  HideBehindTheFirst();
+  Program dsrun(
+      Command({}, "echo up $RANK; until [ -e /tmp/go ]; do sleep 0.1; done; rm /tmp/go; echo went"),
+      {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("1@behind: up 1\n")) << dsrun.err();
+  std::string told;
+  for (int kill = 0; kill < 2; ++kill) {
+    ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+    told += kTakenOver;
+    ASSERT_TRUE(dsrun.WaitForOutput(told)) << dsrun.err();
+  }
+  for (int i = 0; i < 2; ++i) OnHost(i, "touch /tmp/go");
+  const ProgramResult result = dsrun.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00001.out"), "up 1\nwent\n");
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+TEST_P(SshTunnelTest, AHostThatAnotherAgentCannotReachIsLost) {
+  HideBehindTheFirst();
+  Program dsrun(Command({"--lease_seconds", "4"}, "echo the rank is up; exec sleep 600"),
+                {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("the rank is up")) << dsrun.err();
+  OnHost(1, "kill -9 $(pgrep -x sshd)");
+  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  EXPECT_EQ(dsrun.Wait().status, 4) << dsrun.err();
+  EXPECT_EQ(Verdict()["host"], "behind");
 }
 
 // One that would wait for ever for the end of its input, or of the connection.
