@@ -12,20 +12,17 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/front/agent_client.h"
 #include "cli/front/front.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {
 namespace {
 
-std::string Count(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 std::string MakeGreeting(const std::filesystem::path& folder, const nlohmann::ordered_json& state) {
   return "attached to the job of " + ShortenPath(folder) + ": " +
-         Count(state.at("ranks").size(), "rank") + " on " +
-         Count(state.at("hosts").size(), "host") + ", " + state.at("state").get<std::string>() +
+         Counted(state.at("ranks").size(), "rank") + " on " +
+         Counted(state.at("hosts").size(), "host") + ", " + state.at("state").get<std::string>() +
          "; Ctrl-C stops it";
 }
 

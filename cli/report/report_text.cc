@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/report/compare_hosts.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/printable.h"
 
 namespace ds::cli {
@@ -189,7 +190,7 @@ Json FormatReportJson(const HostReport& host) {
 std::string FormatHostsTable(const std::vector<HostReport>& hosts,
                              const std::vector<FailedHost>& failed) {
   const std::size_t count = hosts.size() + failed.size();
-  std::string table = fmt::format("report of {} host{}\n", count, count == 1 ? "" : "s");
+  std::string table = fmt::format("report of {}\n", Counted(count, "host"));
   if (hosts.size() > 1) {
     const std::string differences = FormatDifferences(CompareHosts(hosts));
     table += differences.empty() ? "\nnothing differs\n" : "\nwhat differs\n" + differences;

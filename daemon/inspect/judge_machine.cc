@@ -7,6 +7,7 @@
 #include "daemon/inspect/judge.h"
 #include "daemon/inspect/read_host.h"
 #include "runtime/base/byte_size.h"
+#include "runtime/base/counted.h"
 
 namespace ds::daemon {
 namespace {
@@ -31,10 +32,6 @@ std::string SpaceText(const v1::FolderFacts& facts) {
 v1::Finding MakeUnreadable(std::string name, std::string_view where) {
   return Warn(std::move(name), fmt::format("{} cannot be read", where),
               "let the user of dsrun read /proc and /sys");
-}
-
-std::string Plural(std::int64_t count, std::string_view one) {
-  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -87,7 +84,7 @@ v1::Finding JudgeCores(const v1::ProcessorFacts& facts) {
 }
 
 v1::Finding JudgeNuma(const v1::ProcessorFacts& facts) {
-  const std::string value = Plural(facts.numa_nodes(), "node");
+  const std::string value = Counted(facts.numa_nodes(), "node");
   if (facts.numa_nodes() == 1) return Ok("NUMA", value);
   return Ok("NUMA", value + "; --bind_cores_to_rank keeps each rank on one");
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/byte_size.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/files.h"
 #include "runtime/base/json_fault.h"
 #include "runtime/base/parse_number.h"
@@ -179,10 +180,6 @@ namespace {
 
 std::string ShowSize(std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); }
 
-std::string Count(std::int64_t count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 const char* TypeName(config::DataType type) {
   switch (type) {
     case config::DataType::kBf16:
@@ -262,7 +259,7 @@ std::string ToText(const Prediction& prediction) {
   const char* const tier = rank.on_gpu ? "on its GPU" : "on its host";
   std::string text = fmt::format(
       "{} on {}, {} a micro-batch, {}, ZeRO stage {}\n\npeak memory of each rank {}, in {}:\n",
-      Count(prediction.job.setting.ranks, "rank"), Count(prediction.hosts, "host"),
+      Counted(prediction.job.setting.ranks, "rank"), Counted(prediction.hosts, "host"),
       DescribeMicroBatch(prediction.config.batch, prediction.job),
       TypeName(prediction.config.training_dtype()), prediction.config.zero_optimization.stage, tier,
       rank.step.when);
@@ -285,7 +282,7 @@ std::string ToText(const Prediction& prediction) {
     if (offload.host > 0) text += fmt::format("and {} there of state\n", ShowSize(offload.host));
   }
   if (offload.files > 0) text += fmt::format("and {} in files\n", ShowSize(offload.files));
-  text += fmt::format("a host with {}: {}\n", Count(prediction.ranks_of_host, "rank"),
+  text += fmt::format("a host with {}: {}\n", Counted(prediction.ranks_of_host, "rank"),
                       ShowSize(prediction.host_bytes()));
   text += DescribePadding(prediction.job) + DescribeLoad(prediction) + "\n";
   text += DescribeCapacity(prediction);
