@@ -9,8 +9,6 @@
 // their ranks when both it and the agent are gone. Daemons of other hosts wait some seconds for the
 // next connection. It holds no other resources and does nothing else.
 
-#include <optional>
-
 #include "cli/agent/agent.h"
 #include "runtime/base/unique_fd.h"
 

@@ -8,8 +8,6 @@
 // Keep is called on one thread, and write_ledger.h defines the use of the ledger; all other
 // functions are thread-safe.
 
-#include <sys/types.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>

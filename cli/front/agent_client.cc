@@ -7,7 +7,6 @@
 #include "cli/host/deadlines.h"
 
 namespace ds::cli {
-namespace {}  // namespace
 
 StatusOr<std::unique_ptr<AgentClient>> AgentClient::Connect(
     const std::filesystem::path& run_directory) {
@@ -19,14 +18,8 @@ StatusOr<std::unique_ptr<AgentClient>> AgentClient::Connect(
     return FailedPreconditionError("the agent of the job is of another version of dsrun");
   }
   client->run_directory_ = run_directory;
-  client->Greet();
+  client->link_.SendHello();
   return client;
-}
-
-void AgentClient::Greet() {
-  v1::FromFront message;
-  message.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
-  link_.Send(message);
 }
 
 StatusOr<v1::FromAgent> AgentClient::AwaitReply(v1::FromAgent::WhatCase kind) {
@@ -73,7 +66,7 @@ StatusOr<v1::JobEnded> AgentClient::AwaitEnd() {
     StatusOr<UniqueFd> next = AwaitNextAgent(run_directory_);
     if (!next.ok()) return UnavailableError("the agent of the job has gone without an outcome");
     link_.Open(*std::move(next));
-    Greet();
+    link_.SendHello();
   }
 }
 

@@ -38,8 +38,6 @@ class AgentClient {
   // Blocks until a message of this kind, for at most 10 s.
   StatusOr<v1::FromAgent> AwaitReply(v1::FromAgent::WhatCase kind);
 
-  void Greet();
-
   std::filesystem::path run_directory_;
   std::vector<int> signals_;
   AgentLink link_;

@@ -53,6 +53,13 @@ void AgentLink::SetReceiveTimeout(std::chrono::seconds timeout) {
   ::setsockopt(connection_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
+void AgentLink::SendHello(v1::FrontHello hello) {
+  hello.set_protocol(v1::AGENT_PROTOCOL_CURRENT);
+  v1::FromFront message;
+  *message.mutable_hello() = std::move(hello);
+  Send(message);
+}
+
 void AgentLink::SendSignal(int signal) {
   v1::FromFront message;
   message.mutable_signal()->set_number(signal);

@@ -28,6 +28,8 @@ class AgentLink {
   // Sends without blocking for long: an agent that does not read gets nothing more after what the
   // socket holds.
   void Send(const v1::FromFront& message);
+  // Sends the first message of a front, with the protocol of this program.
+  void SendHello(v1::FrontHello hello = {});
   void SendSignal(int signal);
   // Blocks until the next message. nullopt: the connection has ended, or nothing came in time.
   std::optional<v1::FromAgent> Receive();

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <string>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "cli/front/job_view.h"
@@ -51,8 +50,7 @@ Status Front::Begin() try {
 }
 
 std::optional<int> Front::Run(UniqueFd agent) {
-  link_.Open(std::move(agent));
-  SendHello();
+  Connect(std::move(agent));
   {
     const SignalTarget target(&signals_, {.on_signal = [this](int signal) { OnSignal(signal); },
                                           .on_end =
@@ -67,12 +65,12 @@ std::optional<int> Front::Run(UniqueFd agent) {
   return status_;
 }
 
-void Front::SendHello() {
-  v1::FromFront hello;
-  hello.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
-  hello.mutable_hello()->set_shows_job(true);
-  hello.mutable_hello()->set_lossless(lossless_);
-  link_.Send(hello);
+void Front::Connect(UniqueFd agent) {
+  v1::FrontHello hello;
+  hello.set_shows_job(true);
+  hello.set_lossless(lossless_);
+  link_.Open(std::move(agent));
+  link_.SendHello(hello);
 }
 
 void Front::Receive() {
@@ -89,8 +87,7 @@ void Front::Receive() {
     }
     StatusOr<UniqueFd> connection = options_.await_successor();
     if (!connection.ok()) return;
-    link_.Open(*std::move(connection));
-    SendHello();
+    Connect(*std::move(connection));
   }
 }
 
@@ -115,13 +112,11 @@ void Front::OnHello(const v1::AgentHello& hello) {
 }
 
 bool Front::IsNew(const v1::JobEvent& event) {
-  Position& shown = shown_[event.host()];
-  const Position position{event.generation(), event.event().sequence()};
-  if (std::tie(position.generation, position.sequence) <=
-      std::tie(shown.generation, shown.sequence)) {
-    return false;
-  }
-  shown = position;
+  const std::pair<int, std::uint64_t> position{event.generation(), event.event().sequence()};
+  const auto [shown, is_first] = shown_.try_emplace(event.host(), position);
+  if (is_first) return true;
+  if (position <= shown->second) return false;
+  shown->second = position;
   return true;
 }
 
@@ -197,8 +192,7 @@ void Front::OnSignal(int signal) {
   if (IsForwarded(signal)) return link_.SendSignal(signal);
   {
     const std::lock_guard lock(stop_mutex_);
-    int none = 0;
-    stop_signal_.compare_exchange_strong(none, signal);
+    if (stop_signal_ == 0) stop_signal_ = signal;
     ++stop_count_;
     if (connected_) link_.SendSignal(signal);
   }

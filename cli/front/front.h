@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
@@ -68,7 +69,7 @@ class Front {
   void OnEvent(const v1::JobEvent& event);
   // Returns false for an event that an earlier agent has sent, too.
   bool IsNew(const v1::JobEvent& event);
-  void SendHello();
+  void Connect(UniqueFd agent);
   void SendDetach();
   void OnHello(const v1::AgentHello& hello);
   void OnSignal(int signal);
@@ -88,13 +89,10 @@ class Front {
   int status_ = 0;
   int started_ = 0;  // ranks of the newest generation
   int generation_ = -1;
-  struct Position {
-    int generation = -1;
-    std::uint64_t sequence = 0;
-  };
-  std::map<std::string, Position> shown_;  // the last event by host
-  std::atomic<bool> left_ = false;         // on SIGHUP
-  std::atomic<int> stop_signal_ = 0;       // the user's first; 0 = none
+  // The generation and the sequence of each host's last event.
+  std::map<std::string, std::pair<int, std::uint64_t>> shown_;
+  std::atomic<bool> left_ = false;    // on SIGHUP
+  std::atomic<int> stop_signal_ = 0;  // the user's first; 0 = none
   std::atomic<int> stop_count_ = 0;
   std::mutex stop_mutex_;   // for the stop signals that an agent gets, each once
   bool connected_ = false;  // guarded by stop_mutex_: an agent has accepted this front

@@ -54,12 +54,11 @@ Status FollowJob(const std::filesystem::path& run, const std::function<Status()>
   if (connection.status().code() == StatusCode::kNotFound) return read();
   if (!connection.ok()) return connection.status();
   AgentLink link;
-  v1::FromFront hello;
-  hello.mutable_hello()->set_protocol(v1::AGENT_PROTOCOL_CURRENT);
-  hello.mutable_hello()->set_shows_job(true);
+  v1::FrontHello hello;
+  hello.set_shows_job(true);
   for (; connection.ok(); connection = AwaitNextAgent(run)) {
     link.Open(*std::move(connection));
-    link.Send(hello);
+    link.SendHello(hello);
     DS_RETURN_IF_ERROR(read());
     while (const std::optional<v1::FromAgent> message = link.Receive()) {
       if (message->has_ended()) return read();

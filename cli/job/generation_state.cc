@@ -12,7 +12,7 @@ namespace ds::cli {
 namespace {
 
 // A Stop that did not get through is sent again: until the host is lost its lease is being renewed.
-constexpr std::chrono::milliseconds kStopAgainAfter{200};
+constexpr std::chrono::milliseconds kAskAgainAfter{200};
 
 // The daemon stopped its ranks for a reason of its own, and ends.
 bool EndsItsDaemon(v1::StopCause cause) {
@@ -140,7 +140,7 @@ void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank
   const StatusCode code = answer.answer.status().code();
   if (parts_.is_taken_over && code == StatusCode::kFailedPrecondition) {
     // The earlier launch is still in progress there.
-    hosts_[node_rank].launch_again_at = now_ + kStopAgainAfter;
+    hosts_[node_rank].launch_again_at = now_ + kAskAgainAfter;
     return;
   }
   --unanswered_launches_;
@@ -169,7 +169,7 @@ void GenerationState::On(const Answer<v1::StopResponse>& answer, int node_rank) 
   Host& host = hosts_[node_rank];
   if (host.gone || answer.answer.ok() || answer.answer.status().code() == StatusCode::kNotFound)
     return;
-  host.stop_again_at = now_ + kStopAgainAfter;
+  host.stop_again_at = now_ + kAskAgainAfter;
 }
 
 void GenerationState::On(const Answer<v1::SignalResponse>& /*answer*/, int node_rank) {
