@@ -55,12 +55,9 @@ StatusOr<std::string> FindProgram(const std::string& program, std::string_view s
 }
 
 std::string DescribeSearch(const std::string& program, const std::string& working_directory) {
-  const std::string path = (fs::path(working_directory) / program).string();
-  const std::string type = FindFileSystemType(path);
-  const bool is_path = program.find('/') != std::string::npos;
-  std::string text = "looking for program " + program;
-  if (!is_path) return text + " in PATH";
-  return type.empty() ? text : text + " on " + type;
+  const std::string text = "looking for program ";
+  if (program.find('/') == std::string::npos) return text + program + " in PATH";
+  return text + WithFileSystem((fs::path(working_directory) / program).string());
 }
 
 }  // namespace ds::daemon

@@ -50,11 +50,6 @@ std::string FindVariable(const InspectOptions& options, std::string_view name) {
   return "";
 }
 
-std::string NamePart(const std::string& what, const std::string& path) {
-  const std::string type = FindFileSystemType(path);
-  return what + " " + path + (type.empty() ? "" : " on " + type);
-}
-
 using FolderField = v1::FolderFacts* (v1::HostFacts::*)();
 
 FactsPart MakeFolderPart(const std::string& what, const std::string& path, FolderField field) {
@@ -63,7 +58,7 @@ FactsPart MakeFolderPart(const std::string& what, const std::string& path, Folde
     *folder = ReadFolder(path);
     folder->set_file_system(FindFileSystemType(path));
   };
-  return {NamePart(what, path), read};
+  return {what + " " + WithFileSystem(path), read};
 }
 
 // Jobs make the folder if it is missing.
@@ -71,7 +66,7 @@ FactsPart MakeNewFolderPart(const std::string& what, const std::string& path, Fo
   const auto read = [what, path, field](v1::HostFacts* facts) {
     MakeFolderPart(what, FindNearestExisting(path).string(), field).read(facts);
   };
-  return {NamePart(what, path), read};
+  return {what + " " + WithFileSystem(path), read};
 }
 
 FactsPart MakePythonPart(const InspectOptions& options) {
@@ -144,7 +139,7 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
     parts.push_back(
         MakeNewFolderPart("cache folder", home + "/.cache/dsrun", &v1::HostFacts::mutable_cache));
   }
-  parts.push_back({NamePart("dsrank", options.dsrank.string()),
+  parts.push_back({"dsrank " + WithFileSystem(options.dsrank.string()),
                    [dsrank = options.dsrank, limit = LimitPrograms(deadline)](auto* facts) {
                      *facts->mutable_dsrank() = AskDsrank(dsrank, limit);
                    }});

@@ -18,4 +18,7 @@ std::string FindFileSystemType(std::string_view path, std::string_view mounts);
 // Looks in this process's own table.
 std::string FindFileSystemType(std::string_view path);
 
+// Returns "PATH on TYPE", or the path alone if its type cannot be found.
+std::string WithFileSystem(const std::string& path);
+
 }  // namespace ds::daemon

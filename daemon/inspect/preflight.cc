@@ -88,8 +88,7 @@ std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
                                       const PreflightContext& context, const TellCheck& tell) {
   const std::string& folder = request.working_directory();
   const auto tell_of = [&](const std::string& check, const std::string& path) {
-    const std::string type = FindFileSystemType(path);
-    tell(check + " " + path + (type.empty() ? "" : " on " + type));
+    tell(check + " " + WithFileSystem(path));
   };
   std::vector<v1::Finding> findings;
   if (!request.program().empty()) {

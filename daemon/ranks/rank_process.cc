@@ -167,9 +167,7 @@ Status RankProcess::Starting::Clone(int group, RankProcess* process) {
 std::string RankProcess::Starting::Describe() const {
   const bool executes = child_.GetStep() == ChildStep::kExecute;
   const std::string& path = executes ? command_.real_executable : command_.working_directory;
-  const std::string type = FindFileSystemType(path);
-  return (executes ? "execve of " : "entering the working directory ") + path +
-         (type.empty() ? "" : " on " + type);
+  return (executes ? "execve of " : "entering the working directory ") + WithFileSystem(path);
 }
 
 RankProcess::RankProcess() = default;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/process/mount_table.h"
 
 namespace ds {
 namespace {
@@ -16,49 +19,12 @@ namespace fs = std::filesystem;
 // In v1 a number near 2^63 means "no limit".
 constexpr std::uint64_t kUnlimitedV1 = std::uint64_t{1} << 62;
 
-// A hierarchy as listed in mountinfo.
-struct Mount {
-  std::string root;  // the group at the mount point
-  fs::path point;
-  std::string type;     // "cgroup" or "cgroup2"
-  std::string options;  // file system options; in v1 they name the controllers
-};
-
-bool IsOctal(std::string_view digits) {
-  return digits.find_first_not_of("01234567") == std::string_view::npos;
-}
-
-// Replaces the kernel's escapes in a path: "\040" is a blank.
-std::string Unescape(std::string_view path) {
-  std::string text;
-  while (!path.empty()) {
-    if (path[0] == '\\' && path.size() > 3 && IsOctal(path.substr(1, 3))) {
-      text += static_cast<char>((path[1] - '0') * 64 + (path[2] - '0') * 8 + (path[3] - '0'));
-      path.remove_prefix(4);
-    } else {
-      text += path[0];
-      path.remove_prefix(1);
-    }
-  }
-  return text;
-}
-
+// The mounts as seen below `root`.
 std::vector<Mount> ReadMounts(const fs::path& root) {
-  std::vector<Mount> mounts;
   std::ifstream file(root / "proc/self/mountinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t separator = line.find(" - ");
-    if (separator == std::string::npos) continue;
-    std::istringstream front(line.substr(0, separator));
-    std::istringstream back(line.substr(separator + 3));
-    std::string id, parent, device, point, source;
-    Mount mount;
-    if (!(front >> id >> parent >> device >> mount.root >> point)) continue;
-    if (!(back >> mount.type >> source >> mount.options)) continue;
-    mount.root = Unescape(mount.root);
-    mount.point = root / fs::path(Unescape(point)).relative_path();
-    mounts.push_back(std::move(mount));
-  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<Mount> mounts = ParseMountTable(text);
+  for (Mount& mount : mounts) mount.point = root / fs::path(mount.point).relative_path();
   return mounts;
 }
 
@@ -80,7 +46,7 @@ fs::path FindFolder(const Mount& mount, std::string group) {
   }
   const fs::path relative = fs::path(group).relative_path();
   if (!relative.empty() && *relative.begin() == "..") return {};
-  return relative.empty() ? mount.point : mount.point / relative;
+  return relative.empty() ? fs::path(mount.point) : mount.point / relative;
 }
 
 std::optional<std::uint64_t> ReadNumber(const fs::path& file) {
