@@ -373,7 +373,11 @@ void EndRemainingProcesses() {
   LeaveDescriptors(&log.messages.read);
   const int status = AwaitDaemon(daemon, signals, &log.messages.read, &words);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (code != kExitOk && code != kEndedUnreleased) EndRemainingProcesses();
+  if (code != kExitOk && code != kEndedUnreleased) {
+    EndRemainingProcesses();
+  } else {
+    EndOrphans(Orphans::kKill);  // programs that dsrund asked about this host
+  }
   // Last, because the home may be on a file system that does not answer.
   if (log.path.empty()) EndLikeChild(status);
   if (code == kExitOk) {

@@ -73,11 +73,11 @@ Status AdoptOrphans() {
   return OkStatus();
 }
 
-void ReapOrphans(const std::function<bool(pid_t)>& is_rank) {
+void ReapOrphans(const std::function<bool(pid_t)>& is_awaited) {
   while (true) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-    if (is_rank(info.si_pid)) return;
+    if (is_awaited(info.si_pid)) return;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
   }
 }

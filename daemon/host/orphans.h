@@ -8,7 +8,7 @@
 // do not reach them.
 //
 // Not thread-safe: call these functions on the thread that starts the ranks. The process must have
-// no children except ranks and orphans.
+// no children except ranks and orphans; ReapOrphans can leave others alone.
 
 #include <sys/types.h>
 
@@ -23,9 +23,9 @@ namespace ds::daemon {
 Status AdoptOrphans();
 
 // Reaps orphans that have ended, so that they do not accumulate as zombies. Children for which
-// `is_rank` returns true are left to their monitors. Stops at the first ended rank; the next call
-// reaps the remaining orphans.
-void ReapOrphans(const std::function<bool(pid_t)>& is_rank);
+// `is_awaited` returns true, as ranks, are left to others. Stops at the first of them that has
+// ended; the next call reaps the remaining orphans.
+void ReapOrphans(const std::function<bool(pid_t)>& is_awaited);
 
 // Sends SIGTERM to every stray, and SIGCONT so that a stopped one receives it. `ranks` are the
 // unreaped ranks; their groups must have been signalled before. Processes that the ranks orphan

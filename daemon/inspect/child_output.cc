@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -46,13 +47,22 @@ std::vector<char*> MakePointers(const std::vector<std::string>& words) {
   return pointers;
 }
 
+std::atomic<int> running_programs = 0;
+
+struct RunningProgram {
+  RunningProgram() { ++running_programs; }
+  ~RunningProgram() { --running_programs; }
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+};
+
 // A child process that leads a session. The destructor ends its group and reaps it.
 class Child {
  public:
   Child(pid_t pid, UniqueFd out, UniqueFd err)
       : out_(std::move(out)), err_(std::move(err)), pid_(pid) {}
   ~Child() {
-    if (pid_ > 0) Reap();
+    if (pid_ > 0) static_cast<void>(Reap());
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -61,7 +71,7 @@ class Child {
   // after the deadline.
   bool Read(const ChildCommand& command, Deadline deadline, ChildOutput* output);
   // Ends the group and returns the exit status.
-  int Reap();
+  StatusOr<int> Reap();
 
  private:
   UniqueFd out_;
@@ -97,12 +107,15 @@ bool Child::Read(const ChildCommand& command, Deadline deadline, ChildOutput* ou
   return true;
 }
 
-int Child::Reap() {
+StatusOr<int> Child::Reap() {
   ::kill(-pid_, SIGKILL);
   int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
+  pid_t reaped = -1;
+  do {
+    reaped = ::waitpid(pid_, &status, 0);
+  } while (reaped < 0 && errno == EINTR);
   pid_ = -1;
+  if (reaped < 0) return ErrnoError(errno, "its exit status");
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -137,6 +150,7 @@ StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanos
   const Deadline deadline = std::chrono::steady_clock::now() + time_limit;
   DS_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   DS_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  const RunningProgram running;  // before its process exists, and until it is reaped
   DS_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, out.write.get(), err.write.get()));
   out.write.Reset();
   err.write.Reset();
@@ -147,8 +161,12 @@ StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanos
     return DeadlineExceededError(command.executable + " gave no answer in " +
                                  std::to_string(limit.count()) + " ms");
   }
-  output.exit_status = child.Reap();
+  StatusOr<int> status = child.Reap();
+  if (!status.ok()) return status.status().WithContext(command.executable);
+  output.exit_status = *status;
   return output;
 }
+
+bool HasRunningPrograms() { return running_programs > 0; }
 
 }  // namespace ds::daemon

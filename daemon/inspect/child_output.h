@@ -3,7 +3,11 @@
 // RunAndRead runs a program that answers a question about the host, and returns its output.
 //
 // The program has no input, and a session of its own. It never outlives the call, and neither does
-// a process of its group. Thread-safe. Blocks until the answer or the time limit.
+// a process of its group. Thread-safe. Blocks until the answer or the time limit, and then until the
+// kernel has ended the program.
+//
+// A process that reaps children which it does not know must leave them alone while
+// HasRunningPrograms.
 
 #include <chrono>
 #include <functional>
@@ -33,7 +37,10 @@ struct ChildOutput {
 };
 
 // Returns at most 1 MiB of each stream. kDeadlineExceeded: the program gave no answer in
-// `time_limit`. Other errors: it did not start.
+// `time_limit`. Other errors: it did not start, or its exit status is unknown.
 StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanoseconds time_limit);
+
+// Returns whether a call of RunAndRead has a child process, or is about to start one.
+bool HasRunningPrograms();
 
 }  // namespace ds::daemon

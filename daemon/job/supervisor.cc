@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/host/orphans.h"
+#include "daemon/inspect/child_output.h"
 #include "daemon/inspect/judge.h"
 #include "daemon/ranks/rank_input.h"
 #include "proto/lease.h"
@@ -104,7 +105,11 @@ void Supervisor::OnSignal() {
   if (duty_.ending()) {
     EndGenerationWhenAlone();
   } else {
-    ReapOrphans([this](pid_t pid) { return generation_ && generation_->HasRank(pid); });
+    // A program that answers a question is reaped by its caller, who reads its exit status. Orphans
+    // that end meanwhile are reaped at the next SIGCHLD.
+    ReapOrphans([this](pid_t pid) {
+      return HasRunningPrograms() || (generation_ && generation_->HasRank(pid));
+    });
   }
 }
 
