@@ -76,18 +76,13 @@ StatusOr<const Command*> ChooseCommand(Invocation* invocation, std::vector<std::
   return FindCommand("run");
 }
 
-bool HasWord(std::string_view words, std::string_view word) {
-  return (" " + std::string(words) + " ").find(" " + std::string(word) + " ") != std::string::npos;
-}
-
 // Flags in front of a command that has no use for them are an error, not a wish.
 Status CheckFlagsApply(const CLI::App& app, const Command& command) {
   if (command.launch_flags == kAllLaunchFlags) return OkStatus();
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0) continue;
     const std::string name = "--" + option->get_lnames().front();
-    if (name == "--log_level" || name == "--exit_codes" || HasWord(command.launch_flags, name))
-      continue;
+    if (name == "--log_level" || name == "--exit_codes" || TakesLaunchFlag(command, name)) continue;
     return InvalidArgumentError(name + " is not valid before '" + std::string(command.name) +
                                 "'; leave it out (flags of the command go after its name)");
   }

@@ -63,7 +63,7 @@ CLI = {
     "agent": {"host", "job", "job/verdict", "console", "session"},
     "front": {"flags", "host", "job", "job/verdict", "console", "agent"},
     "train": {"flags", "launch", "job", "front"},
-    "report": {"remote", "host", "job", "session"},
+    "report": {"remote", "host", "job", "job/verdict", "session"},
     "tokenize": set(),
     "translate": {"flags"},
     "commands": {"flags", "launch", "job", "agent", "front", "train", "report", "tokenize", "translate"},

@@ -24,7 +24,8 @@ constexpr Command kCommands[] = {
      "Measure the collectives between the ranks, a drive or memory", BenchCommand, kAllLaunchFlags},
     {"report", "[--json]",
      "Show the environment of this host, or of a hostfile's, and its problems", ReportCommand,
-     kAllLaunchFlags},
+     "--hostfile --include --exclude --num_nodes --num_gpus --np --share_machine --device --python "
+     "--export --env_file --workdir --run_dir --launcher --ssh_port --ssh_timeout --lease_seconds"},
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
      CheckpointCommand},
     {"check", "CONFIG [--json]", "Validate a ds_config", CheckCommand},
@@ -43,6 +44,11 @@ constexpr Command kCommands[] = {
 }  // namespace
 
 std::span<const Command> Commands() { return kCommands; }
+
+bool TakesLaunchFlag(const Command& command, std::string_view name) {
+  const std::string words = " " + std::string(command.launch_flags) + " ";
+  return words.find(" " + std::string(name) + " ") != std::string::npos;
+}
 
 const Command* FindCommand(std::string_view name) {
   for (const Command& command : kCommands) {

@@ -39,6 +39,10 @@ struct Command {
 
 std::span<const Command> Commands();
 
+// Returns whether the list of a command that does not take all launch flags has this one. `name` is
+// the first long name, with its dashes.
+bool TakesLaunchFlag(const Command& command, std::string_view name);
+
 // The handlers of the rows; each is documented at its definition.
 StatusOr<int> TrainCommand(const Invocation& invocation);
 StatusOr<int> ResumeCommand(const Invocation& invocation);

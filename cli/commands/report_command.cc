@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
+#include "cli/flags/report_error.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/launch/environment.h"
@@ -22,7 +24,6 @@
 #include "daemon/inspect/judge.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
-#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
@@ -30,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Long enough to load LibTorch with its CUDA libraries from a cold disk.
-constexpr std::chrono::seconds kTimeLimit{60};
+constexpr std::chrono::seconds kTimeLimit{80};
 
 std::vector<std::string> ListEnvironment() {
   std::vector<std::string> variables;
@@ -68,23 +69,50 @@ StatusOr<int> ReportHere(const LaunchFlags& flags, bool json) {
   return FindWorstLevel(report.findings) == v1::Finding::FAIL ? kExitPreflight : kExitOk;
 }
 
+// The requirements of a job are judged for a plan, also of this host alone.
+bool AsksDaemons(const LaunchFlags& flags) {
+  const LaunchFlags usual;
+  return flags.hostfile || !flags.include.empty() || !flags.exclude.empty() || flags.num_nodes ||
+         flags.num_gpus || flags.total_ranks || flags.share_machine ||
+         flags.device != usual.device || flags.python != usual.python || !flags.exports.empty() ||
+         !flags.env_files.empty() || !flags.workdir.empty();
+}
+
+// The launch flags that the command has a use for.
+void AddReportFlags(FlagParser* parser, LaunchFlags* flags) {
+  AddLaunchFlags(parser, flags);
+  const Command& report = *FindCommand("report");
+  for (CLI::Option* option : parser->app().get_options([&](CLI::Option* each) {
+         return each != parser->app().get_help_ptr() && !each->get_lnames().empty() &&
+                !TakesLaunchFlag(report, "--" + each->get_lnames().front());
+       })) {
+    parser->app().remove_option(option);
+  }
+}
+
 StatusOr<int> ReportOnHosts(const Invocation& invocation, const LaunchFlags& flags, bool json) {
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest("report", flags, invocation.command_line));
   const std::string python = FindInterpreter(flags.python, request.exports, request.shell);
-  const JobPlan plan = PlanJob(std::move(request));
-  const auto notice = [](const std::string& text) {
-    std::cerr << "dsrun: " << Printable(text) << "\n";
+  JobPlan plan = PlanJob(std::move(request));
+  // A job that needs them would find out too late.
+  std::move(plan.spares.begin(), plan.spares.end(), std::back_inserter(plan.world.hosts));
+  plan.spares.clear();
+  ReportNotices(plan.notices);
+  const auto notice = [](const std::string& text) { ReportNotices({text}); };
+  v1::Finding::Level worst = v1::Finding::OK;
+  const auto show = [&](const InspectedHosts& inspected) {
+    if (json) {
+      PrintJson(FormatHostsJson(inspected.hosts, inspected.failed));
+    } else {
+      std::cout << FormatHostsTable(inspected.hosts, inspected.failed);
+    }
+    std::cout.flush();
+    worst = FindWorstLevel(inspected.hosts, inspected.failed);
   };
-  for (const std::string& text : plan.notices) notice(text);
-  DS_ASSIGN_OR_RETURN(const InspectedHosts inspected, InspectHosts(plan, python, notice));
-  if (inspected.signal != 0) return 128 + inspected.signal;
-  if (json) {
-    PrintJson(FormatHostsJson(inspected.hosts, inspected.failed));
-  } else {
-    std::cout << FormatHostsTable(inspected.hosts, inspected.failed);
-  }
-  const v1::Finding::Level worst = FindWorstLevel(inspected.hosts, inspected.failed);
+  const StatusOr<int> signal = InspectHosts(plan, python, {.notice = notice, .show = show});
+  if (!signal.ok()) return ReportError(signal.status(), kExitFailure);
+  if (*signal != 0) return 128 + *signal;
   return worst == v1::Finding::FAIL ? kExitPreflight : kExitOk;
 }
 
@@ -98,14 +126,19 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
   FlagParser parser("report [flags] [--json]",
                     "Show the hardware and software of this host, or what differs between the "
                     "hosts of a hostfile, and the problems that would stop a job.");
+  AddReportFlags(&parser, &flags);
   parser.app().add_flag("--json", json, "print one JSON object");
-  AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::RemainingWords::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
-  const bool names_hosts = flags.hostfile || !flags.include.empty() || !flags.exclude.empty();
-  return names_hosts ? ReportOnHosts(invocation, flags, json) : ReportHere(flags, json);
+  if (!AsksDaemons(flags)) return ReportHere(flags, json);
+  if (!flags.run_dir.empty()) {
+    return InvalidArgumentError(
+        "--run_dir is for a report without flags about hosts: run directories are on the machine "
+        "of dsrun");
+  }
+  return ReportOnHosts(invocation, flags, json);
 }
 
 }  // namespace ds::cli

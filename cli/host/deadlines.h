@@ -47,8 +47,9 @@ inline constexpr milliseconds kDaemonWithoutGuardian{60'000};
 //
 // A call that waits for nothing. Then the daemon counts as silent; its lease decides.
 inline constexpr seconds kCall{30};
-// A look at a host, which loads LibTorch with its CUDA libraries, perhaps from a cold disk.
-inline constexpr seconds kInspect{60};
+// A look at a host. Its programs get half of this time; one of them loads LibTorch with its CUDA
+// libraries, perhaps from a cold disk.
+inline constexpr seconds kInspect{120};
 // A call that is repeated after a lost answer: Stop, input and shared values.
 inline constexpr seconds kRepeatedCall{5};
 // The answer to a release. Then the job ends without it.

@@ -177,7 +177,9 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   std::array<char, 512> line{};  // comes in one piece, as short ones through a pipe do
   const ssize_t size = ::read(ready.get(), line.data(), line.size());
   if (size <= 0) {
-    return UnavailableError("dsrund ended before it was ready; its last words are in agent.log");
+    return UnavailableError(
+        "dsrund ended before it was ready; its last words are on standard error (of a job: "
+        "agent.log)");
   }
   const std::string_view text(line.data(), static_cast<std::size_t>(size));
   v1::ListenResponse response;

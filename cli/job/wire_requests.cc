@@ -77,6 +77,21 @@ HostCores ReadCores(const v1::PrepareResponse& host) {
 
 }  // namespace
 
+void SetDevices(const JobPlan& job, const JobHost& host, v1::PrepareRequest* request) {
+  request->set_device(ConvertDevice(job.flags.device));
+  for (const std::string& device : host.devices) request->add_devices(device);
+}
+
+v1::InspectRequest MakeInspectRequest(const JobPlan& job, const JobHost& host,
+                                      const std::string& python) {
+  v1::InspectRequest request;
+  request.set_job_id(job.job_id);
+  request.set_working_directory(host.working_directory);
+  request.set_python(python);
+  for (const auto& variable : host.exports) AddVariable(variable, request.mutable_environment());
+  return request;
+}
+
 v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& program, int node_rank,
                                       int generation) {
   const JobHost& host = job.world.hosts[node_rank];
@@ -89,11 +104,10 @@ v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& pro
   request.set_working_directory(host.working_directory);
   request.set_lease_master_port(node_rank == 0);
   request.set_master_port(job.flags.master_port);
-  request.set_device(ConvertDevice(job.flags.device));
+  SetDevices(job, host, &request);
   // Without it the host's daemon takes its own PATH, which is what the ranks inherit.
   const std::string* search_path = FindVariable(host.exports, "PATH");
   if (search_path != nullptr) request.set_search_path(*search_path);
-  for (const std::string& device : host.devices) request.add_devices(device);
   request.set_describe_cores(job.flags.bind_cores_to_rank);
   request.set_is_interpreter(program.has_interpreter);
   if (job.world.hosts.size() > 1 && (program.has_interpreter || IsPython(program.argv.front()))) {

@@ -14,6 +14,9 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
+// Sets the devices that the job requires of the host.
+void SetDevices(const JobPlan& job, const JobHost& host, v1::PrepareRequest* request);
+
 v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& program, int node_rank,
                                       int generation);
 
@@ -27,6 +30,10 @@ struct LaunchDetails {
 };
 v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& program,
                                     const LaunchDetails& details);
+
+// `python` is an interpreter to ask; "" = none.
+v1::InspectRequest MakeInspectRequest(const JobPlan& job, const JobHost& host,
+                                      const std::string& python);
 
 // Binds the ranks of host `node_rank` to the cores that its daemon has reported, or to the cores of
 // --bind_core_list, if the job asks for it. Returns an error if there are too few.

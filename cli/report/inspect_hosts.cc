@@ -16,6 +16,8 @@
 #include "cli/host/host_daemon.h"
 #include "cli/job/generation_state.h"
 #include "cli/job/user_signals.h"
+#include "cli/job/verdict/make_verdict.h"
+#include "cli/job/wire_requests.h"
 #include "cli/session/host_starter.h"
 #include "daemon/inspect/judge.h"
 #include "proto/grpc_threads.h"
@@ -83,11 +85,10 @@ class Inspection {
                   .known_hosts = std::move(known_hosts),
                   .authority = authority_.ok() ? authority_->get() : nullptr}) {}
   StatusOr<InspectedHosts> Run(const std::string& python);
-  void Release() {
-    starter_.ReleaseHosts();
-    starter_.AwaitHosts(notice_);
-  }
+  void Release() { starter_.ReleaseHosts(); }
+  void AwaitEnd() { starter_.AwaitHosts(notice_); }
   void Interrupt() { starter_.Interrupt(); }
+  void Kill() { starter_.KillHosts(); }
 
  private:
   void Ask(const std::map<int, HostDaemon*>& daemons, const std::string& python, Answers* answers);
@@ -105,10 +106,7 @@ void Inspection::Ask(const std::map<int, HostDaemon*>& daemons, const std::strin
   for (const auto& [number, daemon] : daemons) {
     const auto i = static_cast<std::size_t>(number);  // nothing is replaced
     asked.push_back(i);
-    v1::InspectRequest request;
-    request.set_job_id(plan_.job_id);
-    request.set_working_directory(plan_.world.hosts[i].working_directory);
-    request.set_python(python);
+    const v1::InspectRequest request = MakeInspectRequest(plan_, plan_.world.hosts[i], python);
     daemon->Begin(request, [i, answers](const StatusOr<v1::InspectResponse>& answer) {
       answers->Put(i, answer);
     });
@@ -123,7 +121,35 @@ HostReport Inspection::MakeReport(std::size_t host, const Answers::Answer& answe
   report.findings =
       daemon::JudgeHost(report.facts, static_cast<std::uint32_t>(planned.rank_count()));
   report.findings.push_back(daemon::JudgeClock(report.facts.unix_nanos(), report.unix_nanos));
+  v1::PrepareRequest required;
+  SetDevices(plan_, planned, &required);
+  const v1::Finding devices = daemon::JudgeDevices(report.facts, required);
+  if (devices.level() != v1::Finding::OK) report.findings.push_back(devices);
   return report;
+}
+
+// A host that gives an answer is reached; the answer is an error.
+FailedHost DescribeNoFacts(const std::string& host, const Status& answer) {
+  if (!NobodyAnswered(answer)) {
+    return {host, {.kind = FailureKind::kStart, .message = "dsrund: " + answer.message()}};
+  }
+  return {host,
+          {.kind = FailureKind::kUnreachable,
+           .message = "dsrund does not answer: " + answer.message(),
+           .hint = "see the network and the load of this host"}};
+}
+
+// As a job, which refuses two names of one machine.
+void JudgeMachines(const std::string& hostfile, std::vector<HostReport>* hosts) {
+  std::map<std::string, std::string> known;
+  for (HostReport& host : *hosts) {
+    if (host.facts.machine().empty()) continue;
+    const auto [first, is_new] = known.emplace(host.facts.machine(), host.host);
+    if (is_new) continue;
+    const Verdict same = MakeSameMachineVerdict(first->second, host.host, hostfile);
+    host.findings.push_back(
+        daemon::MakeFinding(v1::Finding::FAIL, "machine", same.message, same.hint));
+  }
 }
 
 StatusOr<InspectedHosts> Inspection::Run(const std::string& python) {
@@ -140,10 +166,10 @@ StatusOr<InspectedHosts> Inspection::Run(const std::string& python) {
       continue;
     }
     inspected.failed.push_back(
-        {plan_.world.hosts[i].host,
-         {.kind = FailureKind::kUnreachable,
-          .message = "dsrund does not answer: " + answer.response.status().message(),
-          .hint = "see the network and the load of this host"}});
+        DescribeNoFacts(plan_.world.hosts[i].host, answer.response.status()));
+  }
+  if (!plan_.flags.share_machine) {
+    JudgeMachines(plan_.flags.hostfile.value_or("the hostfile"), &inspected.hosts);
   }
   return inspected;
 }
@@ -160,26 +186,36 @@ Status StartThreads(UserSignals* signals) try {
 
 }  // namespace
 
-StatusOr<InspectedHosts> InspectHosts(const JobPlan& plan, const std::string& python,
-                                      const Notice& notice) try {
+StatusOr<int> InspectHosts(const JobPlan& plan, const std::string& python,
+                           const InspectionCallbacks& callbacks) try {
   UserSignals signals;  // before any other thread, which must not take the signals
   DS_RETURN_IF_ERROR(StartThreads(&signals));
   DS_ASSIGN_OR_RETURN(PrivateFolder folder, PrivateFolder::Make());
   std::atomic<int> first_signal = 0;
-  StatusOr<InspectedHosts> inspected = InspectedHosts();
+  std::atomic<bool> shown = false;
+  Status failure;
   {
-    Inspection inspection(plan, folder.path() / "known_hosts", notice);
+    Inspection inspection(plan, folder.path() / "known_hosts", callbacks.notice);
     const SignalTarget target(&signals, {.on_signal = [&](int signal) {
       if (IsForwarded(signal)) return;
-      if (first_signal.exchange(signal) != 0) ExitProcess(128 + signal);
+      const bool is_first = first_signal.exchange(signal) == 0;
       inspection.Interrupt();
+      if (!is_first || shown) inspection.Kill();
+      if (!is_first) ExitProcess(128 + signal);
     }});
-    inspected = inspection.Run(python);
+    const StatusOr<InspectedHosts> inspected = inspection.Run(python);
     inspection.Release();
+    if (!inspected.ok()) {
+      failure = inspected.status();
+    } else if (first_signal == 0) {
+      callbacks.show(*inspected);
+    }
+    shown = true;
+    inspection.AwaitEnd();
   }
   folder.Remove();
-  if (inspected.ok()) inspected->signal = first_signal;
-  return inspected;
+  if (first_signal == 0 && !failure.ok()) return failure;
+  return first_signal.load();
 } catch (const std::system_error& error) {
   return OutOfResourcesError(std::string("no thread to renew leases: ") + error.what());
 }

@@ -3,8 +3,8 @@
 // InspectHosts starts a daemon on every host of a plan, asks each for the facts of its host, and
 // releases them. All hosts are asked in parallel; one that cannot be reached stops no other.
 //
-// SIGINT, SIGTERM and SIGHUP end it: the daemons are released. The second one ends this process.
-// Call it once, before this process has other threads.
+// SIGINT, SIGTERM and SIGHUP end it: the daemons are released. The second one kills the daemons of
+// this machine and ends this process. Call it once, before this process has other threads.
 
 #include <functional>
 #include <string>
@@ -20,12 +20,16 @@ namespace ds::cli {
 struct InspectedHosts {
   std::vector<HostReport> hosts;   // those that answered, in the order of the plan
   std::vector<FailedHost> failed;  // the others
-  int signal = 0;                  // the user ended the inspection; 0 = no
 };
 
-// `python` is an interpreter to ask for its version; "" = none. `notice` receives the progress. An
-// error means that this machine is at fault.
-StatusOr<InspectedHosts> InspectHosts(const JobPlan& plan, const std::string& python,
-                                      const std::function<void(const std::string&)>& notice);
+struct InspectionCallbacks {
+  std::function<void(const std::string&)> notice;   // the progress
+  std::function<void(const InspectedHosts&)> show;  // before the daemons of this machine have ended
+};
+
+// `python` is an interpreter to ask for its version; "" = none. Returns the signal with which the
+// user has ended the inspection, or 0. An error means that this machine is at fault.
+StatusOr<int> InspectHosts(const JobPlan& plan, const std::string& python,
+                           const InspectionCallbacks& callbacks);
 
 }  // namespace ds::cli

@@ -133,14 +133,14 @@ void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
   leases_.Add(number, kept);
 }
 
-StatusOr<std::map<int, FailedHost>> HostStarter::StartAll(NoticeCallback notice) {
-  notice_ = std::move(notice);
+StatusOr<std::map<int, FailedHost>> HostStarter::StartAll(
+    const std::function<Status(const Replacement&, const Status&)>& on_local_failure) {
   std::vector<Replacement> remote;
   for (const Replacement& place : places_) {
     if (plan_->host(place.host).remote) {
       remote.push_back(place);
-    } else {
-      DS_RETURN_IF_ERROR(StartLocal(place.number));
+    } else if (const Status local = StartLocal(place.number); !local.ok()) {
+      DS_RETURN_IF_ERROR(on_local_failure(place, local));
     }
   }
   if (remote.empty()) return std::map<int, FailedHost>();
@@ -154,7 +154,10 @@ std::map<int, HostDaemon*> HostStarter::ListDaemons() const {
 }
 
 StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
-  DS_ASSIGN_OR_RETURN(const auto failed, StartAll(std::move(notice)));
+  notice_ = std::move(notice);
+  DS_ASSIGN_OR_RETURN(const auto failed, StartAll([](const Replacement&, const Status& why) {
+                        return why;  // this machine has the job, too
+                      }));
   StartedHosts started;
   std::vector<int> places;
   for (const auto& [node_rank, each] : failed) {
@@ -176,8 +179,14 @@ StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
 }
 
 StatusOr<StartedHosts> HostStarter::StartReachableHosts(NoticeCallback notice) {
-  DS_ASSIGN_OR_RETURN(const auto failed, StartAll(std::move(notice)));
+  notice_ = std::move(notice);
   StartedHosts started;
+  const auto on_local_failure = [&](const Replacement& place, const Status& why) {
+    started.failed.push_back({plan_->host(place.host).entry.name,
+                              {.kind = FailureKind::kStart, .message = why.message()}});
+    return OkStatus();
+  };
+  DS_ASSIGN_OR_RETURN(const auto failed, StartAll(on_local_failure));
   for (const auto& [node_rank, each] : failed) started.failed.push_back(each);
   started.daemons = ListDaemons();
   return started;

@@ -108,8 +108,10 @@ class HostStarter : public ReplacementStarter {
   void KeepWay(const v1::DaemonState& way);
   StatusOr<TlsOptions> MakeTlsOptions() const;
   void KeepRemote(const v1::DaemonState& way, TlsOptions tls, std::unique_ptr<RemoteTunnel> tunnel);
-  // Starts the daemons of all places; returns the hosts that failed, by node rank.
-  StatusOr<std::map<int, FailedHost>> StartAll(NoticeCallback notice);
+  // Starts the daemons of all places; returns the other hosts that failed, by node rank.
+  // `on_local_failure` returns an error to end the start.
+  StatusOr<std::map<int, FailedHost>> StartAll(
+      const std::function<Status(const Replacement&, const Status&)>& on_local_failure);
   std::map<int, HostDaemon*> ListDaemons() const;  // by number
   // Reaches the daemons again that have these positions in the state, each through a tunnel of its
   // own. One that fails, or takes longer than the lease, is kept as it was: its host is lost.

@@ -3,8 +3,8 @@
 // RunAndRead runs a program that answers a question about the host, and returns its output.
 //
 // The program has no input, and a session of its own. It never outlives the call, and neither does
-// a process of its group. Thread-safe. Blocks until the answer or the time limit, and then until the
-// kernel has ended the program.
+// a process of its group. Thread-safe. Blocks until the answer or the time limit, and then until
+// the kernel has ended the program.
 //
 // A process that reaps children which it does not know must leave them alone while
 // HasRunningPrograms.

@@ -72,6 +72,7 @@ FactsPart MakeNewFolderPart(const std::string& what, const std::string& path, Fo
 FactsPart MakePythonPart(const InspectOptions& options) {
   v1::PrepareRequest request;
   request.set_program(options.python);
+  *request.mutable_environment() = options.exports;
   // A working directory that is missing says nothing about an interpreter that is elsewhere.
   const bool is_relative =
       options.python.find('/') != std::string::npos && options.python[0] != '/';

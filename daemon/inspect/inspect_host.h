@@ -25,7 +25,9 @@ struct InspectOptions {
   std::string working_directory;         // of the ranks; "" = not inspected
   std::string run_directory;             // need not exist; "" = not inspected
   std::string python;                    // an interpreter; "" = not asked
-  bool looks_at_cache = false;           // dsrun's own folder, for other hosts
+  // These override variables of `environment` for the interpreter.
+  google::protobuf::RepeatedPtrField<v1::EnvironmentVariable> exports = {};
+  bool looks_at_cache = false;  // dsrun's own folder, for other hosts
 };
 
 // Returns at the deadline at the latest. A part that has not answered by then is named in

@@ -156,6 +156,7 @@ StatusOr<InspectOptions> Supervisor::BeginInspect(const v1::InspectRequest& requ
                         .working_directory = request.working_directory(),
                         .run_directory = "",
                         .python = request.python(),
+                        .exports = request.environment(),
                         .looks_at_cache = true};
 }
 

@@ -13,6 +13,7 @@ namespace ds::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SshReportTest : public SshJobOverEach {
  protected:
@@ -71,6 +72,16 @@ TEST_P(SshReportTest, JsonNamesEveryHost) {
   ASSERT_TRUE(chosen.is_object());
   EXPECT_EQ(chosen["hosts"].size(), 1U);
   EXPECT_TRUE(chosen["failed"].empty());
+}
+
+TEST_P(SshReportTest, TwoNamesOfOneMachineAreAProblem) {
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
+  WriteHostfile(hosts().HostfileLine(0, 1) +
+                "\nagain slots=1 workdir=/ address=" + hosts().address(0) + "\n");
+  const ProgramResult result = Report();
+  EXPECT_EQ(result.status, 3) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\nfail  machine     again: "));
+  EXPECT_THAT(Report({"--share_machine"}).out, Not(HasSubstr("machine     again")));
 }
 
 // It has started a daemon on one host and waits for the other.

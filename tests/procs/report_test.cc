@@ -130,6 +130,45 @@ TEST_F(HostfileReportTest, AHostThatTheFilterExcludesIsNotAsked) {
   EXPECT_TRUE(report["failed"].empty());
 }
 
+// The loop of dsrund reaps children, too.
+TEST_F(HostfileReportTest, TheStatusOfAskedProgramsIsKept) {
+  WriteDsrank("echo 'cannot open shared object file' >&2; exit 127");
+  for (int round = 0; round < 20; ++round) {
+    const ProgramResult result = Report();
+    EXPECT_EQ(result.status, 3);
+    EXPECT_THAT(result.out, HasSubstr("ended with status 127"));
+  }
+}
+
+TEST_F(HostfileReportTest, SparesAreAskedToo) {
+  WriteHosts("localhost slots=1\nno-such-host.invalid slots=1 spare\n");
+  const Json report = Json::parse(Report({"--json"}).out);
+  EXPECT_EQ(report["hosts"].size(), 1U);
+  ASSERT_EQ(report["failed"].size(), 1U);
+  EXPECT_EQ(report["failed"][0]["host"], "no-such-host.invalid");
+}
+
+TEST_F(HostfileReportTest, WhatAJobRequiresIsJudged) {
+  const ProgramResult result = Dsrun({"report", "--device", "cuda"});
+  if (fs::exists("/proc/driver/nvidia")) GTEST_SKIP() << "this machine has GPUs";
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.out, HasSubstr("CUDA was asked for and this host has no GPU"));
+}
+
+TEST_F(HostfileReportTest, StatusesOfItsOwnCanBeDistinct) {
+  const ProgramResult result = Dsrun({"--exit_codes", "distinct", "report", "--hostfile", "hosts"});
+  EXPECT_EQ(result.status, 243) << "there is no dsrank";
+}
+
+TEST_F(HostfileReportTest, ADsrundThatDoesNotStartFailsItsHostAlone) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "dsrund", "#!/bin/sh\nexit 1\n", 0755).ok());
+  const ProgramResult result = Report({"--json"});
+  EXPECT_EQ(result.status, 3) << result.err;
+  const Json report = Json::parse(result.out);
+  ASSERT_EQ(report["failed"].size(), 1U);
+  EXPECT_EQ(report["failed"][0]["host"], "localhost");
+}
+
 TEST_F(HostfileReportTest, AMissingHostfileIsAnError) {
   fs::remove(folder_.path() / "hosts");
   const ProgramResult result = Report();
