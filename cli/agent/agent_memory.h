@@ -5,7 +5,8 @@
 // mapping without a file, so no file system can delay it, no other process reads it, and it goes
 // with its last process.
 //
-// Keep is called on one thread, and write_ledger.h defines the use of the ledger; all other
+// Keep is called on one thread, and Read after the process that called it has ended, because its
+// next states overwrite what is read. write_ledger.h defines the use of the ledger. All other
 // functions are thread-safe.
 
 #include <array>

@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/process/pipe.h"
+
 namespace ds::cli {
 namespace {
 
@@ -48,14 +50,18 @@ TEST(AgentMemoryTest, AStateThatIsTooLargeIsNotKept) {
 TEST(AgentMemoryTest, AKilledProcessLeavesAWholeState) {
   AgentMemory memory = *AgentMemory::Make(2);
   memory.Keep(State(0));
+  Pipe written = *MakePipe();
   const pid_t writer = ::fork();
   ASSERT_GE(writer, 0);
   if (writer == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    memory.Keep(State(1));
+    written.write.Reset();
     for (int generation = 0;; generation = (generation + 1) % 20) memory.Keep(State(generation));
   }
-  while (memory.Read()->generation() == 0) {
-  }
+  written.write.Reset();
+  char byte = 0;
+  EXPECT_EQ(::read(written.read.get(), &byte, 1), 0);
   ASSERT_EQ(::kill(writer, SIGKILL), 0);
   ASSERT_EQ(::waitpid(writer, nullptr, 0), writer);
   const std::optional<v1::JobState> left = memory.Read();
