@@ -6,9 +6,11 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -135,7 +137,10 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   DS_RETURN_IF_ERROR(CheckFlagsApply(app, *command));
   // A command that starts ranks tells a program's own status from dsrun's where the job ends.
   const bool starts_ranks = command->launch_flags == kAllLaunchFlags;
-  DS_ASSIGN_OR_RETURN(const int status, command->run(invocation));
+  DS_ASSIGN_OR_RETURN(int status, command->run(invocation));
+  if (status == kExitOk && !std::cout.flush()) {
+    status = ReportError(ErrnoError(errno, "standard output"), kExitFailure);
+  }
   return starts_ranks ? status
                       : FinalStatus(static_cast<ExitStatus>(status), invocation.launch.exit_codes);
 }

@@ -35,7 +35,7 @@ ALLOWED = {
     "cli/tokenize/tokenize_files.cc": (1, "a temporary file that it made with O_EXCL"),
     "daemon/host/last_words.cc": (1, "the file of its own job on this host"),
     "daemon/host/orphans.cc": (1, "children of the guardian, which nobody else reaps"),
-    "daemon/inspect/child_output.cc": (1, "the group of its own child, which it has not reaped"),
+    "daemon/inspect/child_output.cc": (2, "the groups of its own children, which it has not reaped"),
     "daemon/job/generation.cc": (1, "a folder that it made with mkdir inside the job's private folder"),
     "daemon/main.cc": (2, "its own child, which it has not reaped; a socket in its private folder"),
     "daemon/ranks/rank_process.cc": (2, "its own child and that child's group, which it has not reaped"),

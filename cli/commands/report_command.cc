@@ -16,14 +16,17 @@
 #include "cli/flags/report_error.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
+#include "cli/job/user_signals.h"
 #include "cli/launch/environment.h"
 #include "cli/report/inspect_hosts.h"
 #include "cli/report/report_text.h"
 #include "cli/report/try_offload.h"
+#include "daemon/inspect/child_output.h"
 #include "daemon/inspect/inspect_host.h"
 #include "daemon/inspect/judge.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/process/exit_process.h"
 
 namespace ds::cli {
 namespace {
@@ -44,6 +47,13 @@ void PrintJson(const Json& json) {
 }
 
 StatusOr<int> ReportHere(const LaunchFlags& flags, bool json) {
+  UserSignals signals;
+  DS_RETURN_IF_ERROR(signals.Listen());
+  const SignalTarget target(&signals, {.on_signal = [](int signal) {
+    if (IsForwarded(signal)) return;
+    daemon::KillRunningPrograms();
+    ExitProcess(128 + signal);
+  }});
   DS_ASSIGN_OR_RETURN(const std::filesystem::path self, FindOwnExecutable());
   HostReport report;
   report.facts =

@@ -16,7 +16,7 @@ namespace v1 = ::dsrun::v1;
 struct HostReport {
   std::string host;  // as spelt in the hostfile
   v1::HostFacts facts;
-  std::int64_t unix_nanos = 0;  // the clock of this machine when the facts arrived
+  std::int64_t unix_nanos = 0;  // the clock of this machine when the host read its own
   std::vector<v1::Finding> findings = {};
 };
 

@@ -38,12 +38,18 @@ constexpr std::chrono::seconds kReportEvery{3};
 // The answers of the daemons, which arrive on threads of gRPC.
 class Answers {
  public:
-  explicit Answers(std::size_t count) : answers_(count) {}
+  explicit Answers(std::size_t count)
+      : asked_unix_nanos_(Clock::System().UnixNanos()), answers_(count) {}
 
+  // The host has read its clock between the request and the answer, which may have been long on
+  // its way.
   void Put(std::size_t host, const StatusOr<v1::InspectResponse>& answer) {
-    const std::int64_t now = Clock::System().UnixNanos();
+    std::int64_t then = Clock::System().UnixNanos();
+    if (answer.ok()) {
+      then = std::min(then, std::max(answer->facts().unix_nanos(), asked_unix_nanos_));
+    }
     const std::lock_guard lock(mutex_);
-    answers_[host].emplace(Answer{answer, now});
+    answers_[host].emplace(Answer{answer, then});
     changed_.notify_all();
   }
   // Waits for the answers of these hosts.
@@ -51,11 +57,12 @@ class Answers {
 
   struct Answer {
     StatusOr<v1::InspectResponse> response;
-    std::int64_t unix_nanos;  // by this machine's clock
+    std::int64_t unix_nanos;  // by this machine's clock, as near to the host's as can be
   };
   const Answer& at(std::size_t host) const { return *answers_[host]; }
 
  private:
+  const std::int64_t asked_unix_nanos_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::optional<Answer>> answers_;  // guarded by mutex_ until Await has returned

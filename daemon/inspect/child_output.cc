@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "runtime/base/unique_fd.h"
@@ -47,11 +49,20 @@ std::vector<char*> MakePointers(const std::vector<std::string>& words) {
   return pointers;
 }
 
-std::atomic<int> running_programs = 0;
+struct RunningPrograms {
+  std::atomic<int> count = 0;  // with those that are about to start
+  std::mutex mutex;
+  std::set<pid_t> pids;  // guarded by mutex: not reaped yet
+};
+
+RunningPrograms& Running() {
+  static RunningPrograms running;
+  return running;
+}
 
 struct RunningProgram {
-  RunningProgram() { ++running_programs; }
-  ~RunningProgram() { --running_programs; }
+  RunningProgram() { ++Running().count; }
+  ~RunningProgram() { --Running().count; }
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 };
@@ -60,7 +71,10 @@ struct RunningProgram {
 class Child {
  public:
   Child(pid_t pid, UniqueFd out, UniqueFd err)
-      : out_(std::move(out)), err_(std::move(err)), pid_(pid) {}
+      : out_(std::move(out)), err_(std::move(err)), pid_(pid) {
+    const std::lock_guard lock(Running().mutex);
+    Running().pids.insert(pid_);
+  }
   ~Child() {
     if (pid_ > 0) static_cast<void>(Reap());
   }
@@ -69,7 +83,7 @@ class Child {
 
   // Reads until the answer is complete, or both streams and the process have ended. Returns false
   // after the deadline.
-  bool Read(const ChildCommand& command, Deadline deadline, ChildOutput* output);
+  StatusOr<bool> Read(const ChildCommand& command, Deadline deadline, ChildOutput* output);
   // Ends the group and returns the exit status.
   StatusOr<int> Reap();
 
@@ -89,8 +103,9 @@ void TakeFrom(UniqueFd* pipe, std::string* text) {
                                                     kMaxBytes - std::min(kMaxBytes, text->size())));
 }
 
-bool Child::Read(const ChildCommand& command, Deadline deadline, ChildOutput* output) {
+StatusOr<bool> Child::Read(const ChildCommand& command, Deadline deadline, ChildOutput* output) {
   UniqueFd running(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!running.valid()) return ErrnoError(errno, "pidfd_open");
   while (out_.valid() || err_.valid() || running.valid()) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -98,7 +113,11 @@ bool Child::Read(const ChildCommand& command, Deadline deadline, ChildOutput* ou
     // poll ignores an entry whose descriptor is -1.
     std::array<pollfd, 3> waited = {
         {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}, {running.get(), POLLIN, 0}}};
-    if (::poll(waited.data(), waited.size(), static_cast<int>(left.count())) < 0) continue;
+    // Processes that the program has left may keep its streams open.
+    const int patience = running.valid() ? static_cast<int>(left.count()) : 0;
+    const int ready = ::poll(waited.data(), waited.size(), patience);
+    if (ready == 0 && !running.valid()) return true;
+    if (ready < 0) continue;
     if (waited[0].revents != 0) TakeFrom(&out_, &output->out);
     if (waited[1].revents != 0) TakeFrom(&err_, &output->err);
     if (waited[2].revents != 0) running.Reset();
@@ -108,7 +127,11 @@ bool Child::Read(const ChildCommand& command, Deadline deadline, ChildOutput* ou
 }
 
 StatusOr<int> Child::Reap() {
-  ::kill(-pid_, SIGKILL);
+  {
+    const std::lock_guard lock(Running().mutex);
+    ::kill(-pid_, SIGKILL);
+    Running().pids.erase(pid_);
+  }
   int status = 0;
   pid_t reaped = -1;
   do {
@@ -156,7 +179,8 @@ StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanos
   err.write.Reset();
   Child child(pid, std::move(out.read), std::move(err.read));
   ChildOutput output;
-  if (!child.Read(command, deadline, &output)) {
+  DS_ASSIGN_OR_RETURN(const bool answered, child.Read(command, deadline, &output));
+  if (!answered) {
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(time_limit);
     return DeadlineExceededError(command.executable + " gave no answer in " +
                                  std::to_string(limit.count()) + " ms");
@@ -167,6 +191,11 @@ StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanos
   return output;
 }
 
-bool HasRunningPrograms() { return running_programs > 0; }
+bool HasRunningPrograms() { return Running().count > 0; }
+
+void KillRunningPrograms() {
+  const std::lock_guard lock(Running().mutex);
+  for (const pid_t pid : Running().pids) ::kill(-pid, SIGKILL);
+}
 
 }  // namespace ds::daemon

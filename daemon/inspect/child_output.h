@@ -4,7 +4,7 @@
 //
 // The program has no input, and a session of its own. It never outlives the call, and neither does
 // a process of its group. Thread-safe. Blocks until the answer or the time limit, and then until
-// the kernel has ended the program.
+// the kernel has ended the program. The answer is the output up to the program's own end.
 //
 // A process that reaps children which it does not know must leave them alone while
 // HasRunningPrograms.
@@ -42,5 +42,8 @@ StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanos
 
 // Returns whether a call of RunAndRead has a child process, or is about to start one.
 bool HasRunningPrograms();
+
+// Kills the programs of all calls that are in progress, for a process that ends without them.
+void KillRunningPrograms();
 
 }  // namespace ds::daemon

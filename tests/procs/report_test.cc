@@ -1,10 +1,17 @@
 // dsrun report and dsrun checkpoint as programs: what they print and how they end, with a dsrank
 // that is missing, broken or fine.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +19,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
@@ -67,6 +75,37 @@ TEST_F(ReportTest, ADsrankWithoutItsLibrariesNamesThem) {
   EXPECT_EQ(row["level"], "fail");
   EXPECT_THAT(row["value"].get<std::string>(), HasSubstr("status 127: dsrank: error while loading "
                                                          "shared libraries: libtorch_cpu.so"));
+}
+
+// It holds its output, too.
+TEST_F(ReportTest, AProcessThatDsrankHasLeftHoldsUpNothing) {
+  WriteDsrank("setsid sleep 600 & echo $! > left; echo '{\"dsrun\":\"9\"}'");
+  const Json row = ReportedRow("dsrank");
+  const std::string left = *ReadFile(folder_.path() / "left");
+  ::kill(std::stoi(left), SIGKILL);
+  EXPECT_THAT(row["value"].get<std::string>(), HasSubstr("9"));
+}
+
+TEST_F(ReportTest, CtrlCEndsTheProgramsThatItHasAsked) {
+  WriteDsrank("echo $$ > asked; exec sleep 600");
+  ASSERT_EQ(::mkfifo((folder_.path() / "asked").c_str(), 0600), 0);
+  Program dsrun({dsrun_.string(), "report"}, {.working_directory = folder_.path()});
+  pid_t asked = 0;
+  std::ifstream(folder_.path() / "asked") >> asked;
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, asked, 0)));
+  ASSERT_TRUE(process.valid());
+  dsrun.Signal(SIGINT);
+  EXPECT_EQ(dsrun.Wait().status, 128 + SIGINT);
+  pollfd end{process.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 60'000), 1);
+}
+
+TEST_F(ReportTest, OutputThatIsLostIsAFailure) {
+  const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Program dsrun({dsrun_.string(), "version"}, {.output_fd = full.get()});
+  const ProgramResult result = dsrun.Wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "dsrun: standard output: No space left on device\n");
 }
 
 TEST_F(ReportTest, AnAnsweringDsrankIsShown) {
