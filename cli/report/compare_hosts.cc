@@ -21,13 +21,18 @@ namespace {
 
 std::string OrUnknown(const std::string& value) { return value.empty() ? "unknown" : value; }
 
+std::string DescribeIf(bool known, const v1::Finding& finding) {
+  return known ? finding.message() : "unknown";
+}
+
 std::string DescribeLimit(bool known, std::uint64_t limit) {
   if (!known) return "unknown";
   return limit == daemon::kUnlimited ? "unlimited" : std::to_string(limit);
 }
 
 std::string DescribeFolder(bool known, const v1::FolderFacts& folder) {
-  if (!known) return "not there";
+  if (!known) return "unknown";
+  if (folder.missing()) return "not there";
   if (!folder.problem().empty()) return folder.problem();
   const std::string size = ByteSize(folder.total());
   return folder.file_system().empty() ? size : folder.file_system() + ", " + size;
@@ -73,12 +78,22 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
     {"system", [](const HostReport& h) { return OrUnknown(h.facts.system()); }},
     {"processor", [](const HostReport& h) { return OrUnknown(h.facts.processor().model()); }},
     {"features",
-     [](const HostReport& h) { return daemon::JudgeFeatures(h.facts.processor()).message(); }},
-    {"AMX", [](const HostReport& h) { return daemon::JudgeAmx(h.facts).message(); }},
+     [](const HostReport& h) {
+       return DescribeIf(h.facts.has_processor(), daemon::JudgeFeatures(h.facts.processor()));
+     }},
+    {"AMX",
+     [](const HostReport& h) {
+       return DescribeIf(h.facts.has_processor(), daemon::JudgeAmx(h.facts));
+     }},
     {"cores",
-     [](const HostReport& h) { return daemon::JudgeCores(h.facts.processor()).message(); }},
+     [](const HostReport& h) {
+       return DescribeIf(h.facts.has_processor(), daemon::JudgeCores(h.facts.processor()));
+     }},
     {"NUMA nodes",
-     [](const HostReport& h) { return std::to_string(h.facts.processor().numa_nodes()); }},
+     [](const HostReport& h) {
+       return h.facts.has_processor() ? std::to_string(h.facts.processor().numa_nodes())
+                                      : std::string("unknown");
+     }},
     {"memory",
      [](const HostReport& h) {
        return h.facts.memory().has_total() ? ByteSize(h.facts.memory().total())
@@ -112,7 +127,10 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
     {"GPU driver", [](const HostReport& h) { return daemon::JudgeDriver(h.facts).message(); }},
     {"CUDA", [](const HostReport& h) { return daemon::JudgeCuda(h.facts).message(); }},
     {"NCCL", [](const HostReport& h) { return daemon::JudgeNccl(h.facts).message(); }},
-    {"network", [](const HostReport& h) { return daemon::JudgeNetwork(h.facts).message(); }},
+    {"network",
+     [](const HostReport& h) {
+       return DescribeIf(h.facts.has_infiniband_devices(), daemon::JudgeNetwork(h.facts));
+     }},
     {"clock", DescribeClock},
     {"no answer",
      [](const HostReport& h) {

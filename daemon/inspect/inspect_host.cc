@@ -145,12 +145,12 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
                      *facts->mutable_dsrank() = AskDsrank(dsrank, limit);
                    }});
   if (!options.python.empty()) parts.push_back(MakePythonPart(options));
-  parts.push_back({"the kernel", [version = options.dsrun_version](v1::HostFacts* facts) {
-                     facts->set_dsrun_version(version);
+  parts.push_back({"the kernel", [](v1::HostFacts* facts) {
                      ReadResources("/", facts);
                      ReadDescription("/", facts);
                    }});
   v1::HostFacts facts = ReadParts(std::move(parts), deadline);
+  facts.set_dsrun_version(options.dsrun_version);
   facts.set_unix_nanos(Clock::System().UnixNanos());
   return facts;
 }

@@ -44,17 +44,22 @@ std::vector<v1::Finding> JudgeHost(const v1::HostFacts& facts, std::uint32_t ran
          JudgeCompiler(facts.dsrank())});
   }
   if (facts.has_python()) add({JudgePython(facts)});
-  add({JudgeKernel(facts), JudgeProcessor(facts.processor()), JudgeFeatures(facts.processor()),
-       JudgeAmx(facts), JudgeCores(facts.processor()), JudgeNuma(facts.processor()),
-       JudgeMemory(facts.memory()), JudgeSharedMemory(facts), JudgeLockedMemory(facts),
-       JudgeOpenFiles(facts.limits(), ranks)});
+  if (facts.has_processor()) {
+    add({JudgeKernel(facts), JudgeProcessor(facts.processor()), JudgeFeatures(facts.processor()),
+         JudgeAmx(facts), JudgeCores(facts.processor()), JudgeNuma(facts.processor())});
+  }
+  if (facts.has_memory()) add({JudgeMemory(facts.memory())});
+  if (facts.has_shared_memory()) add({JudgeSharedMemory(facts)});
+  if (facts.has_limits()) {
+    add({JudgeLockedMemory(facts), JudgeOpenFiles(facts.limits(), ranks)});
+  }
   if (facts.has_run_directory()) add({JudgeDisk(facts.run_directory())});
   if (facts.has_working_directory()) add({JudgeWorkingDirectory(facts.working_directory())});
   if (facts.has_cache()) add({JudgeCache(facts.cache())});
   if (facts.has_offload()) add({JudgeOffload(facts.offload())});
   add({JudgeGpus(facts), JudgeDriver(facts), JudgeCuda(facts), JudgeNccl(facts)});
   if (!facts.gpus().empty()) add({JudgeGpuUsers(facts)});
-  add({JudgeNetwork(facts)});
+  if (facts.has_infiniband_devices()) add({JudgeNetwork(facts)});
   return findings;
 }
 

@@ -114,7 +114,14 @@ v1::Finding JudgeSharedMemory(const v1::HostFacts& facts) {
   const std::string hint =
       "NCCL and Python data loaders need it: mount -o remount,size=8g /dev/shm; in a container, "
       "docker run --shm-size=8g";
-  if (!facts.has_shared_memory()) return MakeFinding(bad, name, "there is no /dev/shm", hint);
+  if (!facts.has_shared_memory()) return Ok(name, "unknown");
+  if (facts.shared_memory().missing()) return MakeFinding(bad, name, "there is no /dev/shm", hint);
+  if (!facts.shared_memory().problem().empty()) {
+    return Warn(
+        name, "/dev/shm: " + facts.shared_memory().problem(),
+        "NCCL and Python data loaders need it: see its mount, and whether the user of dsrun "
+        "may use it");
+  }
   const std::string value = SpaceText(facts.shared_memory());
   // 64 MiB is docker's default. Notices of a job show the message without the name.
   if (facts.shared_memory().free() <= 64 * kMebibyte) {

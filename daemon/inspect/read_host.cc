@@ -119,8 +119,7 @@ void ReadResources(const fs::path& root, v1::HostFacts* facts) {
   facts->set_machine(IdentifyMachine(root));
   facts->mutable_processor()->set_usable_cores(
       CountListed(FindValue(ReadLines(root / "proc/self/status"), "Cpus_allowed_list")));
-  v1::FolderFacts shared_memory = ReadFolder((root / "dev/shm").string());
-  if (shared_memory.problem().empty()) *facts->mutable_shared_memory() = std::move(shared_memory);
+  *facts->mutable_shared_memory() = ReadFolder((root / "dev/shm").string());
   ReadLimits(root, facts->mutable_limits());
   facts->set_gpu_devices(static_cast<std::uint32_t>(CountNumbered(root / "dev", "nvidia")));
   facts->set_has_gpu_driver(HasNvidiaDriver(root));
@@ -143,6 +142,7 @@ v1::FolderFacts ReadFolder(const std::string& path) {
   if (error == 0 && ::statvfs(path.c_str(), &info) != 0) error = errno;
   if (error != 0) {
     facts.set_problem(std::generic_category().message(error));
+    facts.set_missing(error == ENOENT);
     return facts;
   }
   facts.set_total(std::uint64_t{info.f_blocks} * info.f_frsize);

@@ -80,6 +80,8 @@ TEST(CompareHostsTest, EachFactIsARow) {
        "nfs4, 0 B"},
       {"workdir", [](HostReport& h) { h.facts.mutable_working_directory()->set_problem("gone"); },
        "gone"},
+      {"workdir", [](HostReport& h) { h.facts.mutable_working_directory()->set_missing(true); },
+       "not there"},
       {"clock", [](HostReport& h) { h.unix_nanos = 5'000'000'000; }, "-5 s"},
       {"no answer", [](HostReport& h) { h.facts.add_unanswered("/data"); }, "/data"},
   };

@@ -11,8 +11,10 @@
 namespace ds::daemon {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
@@ -53,6 +55,7 @@ void SetDevices(v1::HostFacts* facts) {
   interface->set_name("eth0");
   interface->set_up(true);
   interface->set_megabits_per_second(100000);
+  facts->set_infiniband_devices(0);
 }
 
 // A host on which nothing is to be said.
@@ -131,7 +134,15 @@ TEST(JudgeTest, EachProblemOfTheMachineChangesItsFindingAlone) {
        "memory:warn"},
       {"small container", [](auto& h) { h.mutable_memory()->set_limit(512 * kMiB); },
        "memory:warn"},
-      {"no shm", [](auto& h) { h.clear_shared_memory(); }, "/dev/shm:fail"},
+      {"no shm",
+       [](auto& h) {
+         h.mutable_shared_memory()->set_problem("No such file or directory");
+         h.mutable_shared_memory()->set_missing(true);
+       },
+       "/dev/shm:fail"},
+      {"unreadable shm",
+       [](auto& h) { h.mutable_shared_memory()->set_problem("Input/output error"); },
+       "/dev/shm:warn"},
       {"docker's shm", [](auto& h) { h.mutable_shared_memory()->set_free(64 * kMiB); },
        "/dev/shm:fail"},
       {"small shm", [](auto& h) { h.mutable_shared_memory()->set_free(512 * kMiB); },
@@ -201,9 +212,20 @@ TEST(JudgeTest, WithoutGpusSmallSharedMemoryStopsNothing) {
 }
 
 TEST(JudgeTest, FactsThatWereNotReadAreNotJudged) {
-  for (const v1::Finding& each : JudgeHost(v1::HostFacts(), kRanks)) {
-    EXPECT_NE(each.level(), v1::Finding::FAIL) << each.name() << ": " << each.message();
+  v1::HostFacts facts;
+  facts.set_dsrun_version("1.2.3");
+  facts.add_gpus()->set_model("H100");
+  facts.set_gpu_driver("535.104.05");
+  std::vector<std::string> names;
+  for (const v1::Finding& each : JudgeHost(facts, kRanks)) {
+    EXPECT_EQ(each.level(), v1::Finding::OK) << each.name() << ": " << each.message();
+    names.push_back(each.name());
   }
+  for (const char* unread :
+       {"kernel", "NUMA", "memory", "/dev/shm", "memlock", "nofile", "network"}) {
+    EXPECT_THAT(names, Not(Contains(unread)));
+  }
+  EXPECT_EQ(JudgeSharedMemory(facts).message(), "unknown");
 }
 
 TEST(JudgeTest, MessagesDescribeTheHost) {

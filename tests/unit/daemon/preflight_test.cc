@@ -102,7 +102,8 @@ TEST_F(PreflightTest, LittleSharedMemoryIsAWarning) {
   context_.facts.mutable_shared_memory()->set_free(1 << 20);
   EXPECT_EQ(Level("/dev/shm"), v1::Finding::WARN);
   EXPECT_EQ(Find("/dev/shm").message(), "1.00 MiB free of 0 B in /dev/shm");
-  context_.facts.clear_shared_memory();
+  context_.facts.mutable_shared_memory()->set_problem("No such file or directory");
+  context_.facts.mutable_shared_memory()->set_missing(true);
   EXPECT_EQ(Level("/dev/shm"), v1::Finding::WARN);
   EXPECT_EQ(Find("/dev/shm").message(), "there is no /dev/shm");
 }

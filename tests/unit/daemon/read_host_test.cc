@@ -49,7 +49,7 @@ TEST_F(ReadHostTest, AnEmptyRootGivesNothingAndFailsNowhere) {
   EXPECT_THAT(facts.processor().features(), IsEmpty());
   EXPECT_EQ(facts.processor().numa_nodes(), 1U);
   EXPECT_FALSE(facts.memory().has_total());
-  EXPECT_FALSE(facts.has_shared_memory());
+  EXPECT_TRUE(facts.shared_memory().missing());
   EXPECT_FALSE(facts.limits().has_open_files());
   EXPECT_THAT(facts.gpus(), IsEmpty());
   EXPECT_THAT(facts.interfaces(), IsEmpty());
@@ -127,7 +127,9 @@ TEST_F(ReadHostTest, AFolderIsReadWithItsProblem) {
   EXPECT_TRUE(facts.writable());
   EXPECT_GT(facts.total(), 0U);
   EXPECT_EQ(ReadFolder((root_.path() / "b").string()).problem(), "No such file or directory");
+  EXPECT_TRUE(ReadFolder((root_.path() / "b").string()).missing());
   EXPECT_EQ(ReadFolder("/bin/true").problem(), "Not a directory");
+  EXPECT_FALSE(ReadFolder("/bin/true").missing());
 }
 
 TEST(ReadResourcesTest, FindsTheFactsOfEveryHost) {
@@ -177,6 +179,12 @@ TEST(ReadPartsTest, APartThatDoesNotAnswerIsNamed) {
   EXPECT_EQ(facts.kernel(), "");
   ASSERT_EQ(facts.unanswered_size(), 1);
   EXPECT_THAT(facts.unanswered(0), ::testing::StartsWith("/data on nfs4 has not answered for "));
+}
+
+TEST(InspectHostTest, TheVersionIsKnownIfNothingAnswers) {
+  const v1::HostFacts facts =
+      InspectHost({.dsrun_version = "1.2.3", .dsrank = "/no/such/dsrank"}, {});
+  EXPECT_EQ(facts.dsrun_version(), "1.2.3");
 }
 
 TEST(ReadPartsTest, PartsOfAMessageAreMerged) {
