@@ -39,12 +39,13 @@ std::string DescribeFolder(bool known, const v1::FolderFacts& folder) {
 }
 
 std::string DescribeGpuMemory(const v1::HostFacts& facts) {
+  if (facts.gpus().empty()) return daemon::HasNoGpus(facts) ? "none" : "unknown";
   std::string text;
   for (const v1::GpuFacts& gpu : facts.gpus()) {
     const std::string memory = gpu.has_memory() ? ByteSize(gpu.memory()) : "unknown";
     if (text.find(memory) == std::string::npos) text += (text.empty() ? "" : ", ") + memory;
   }
-  return text.empty() ? "none" : text;
+  return text;
 }
 
 // Small differences are the time that the answer took.
@@ -123,7 +124,12 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
      [](const HostReport& h) { return DescribeFolder(h.facts.has_cache(), h.facts.cache()); }},
     {"GPUs", [](const HostReport& h) { return daemon::JudgeGpus(h.facts).message(); }},
     {"GPU memory", [](const HostReport& h) { return DescribeGpuMemory(h.facts); }},
-    {"GPU users", [](const HostReport& h) { return daemon::JudgeGpuUsers(h.facts).message(); }},
+    {"GPU users",
+     [](const HostReport& h) {
+       const bool known =
+           !h.facts.gpus().empty() || !h.facts.gpu_problem().empty() || daemon::HasNoGpus(h.facts);
+       return DescribeIf(known, daemon::JudgeGpuUsers(h.facts));
+     }},
     {"GPU driver", [](const HostReport& h) { return daemon::JudgeDriver(h.facts).message(); }},
     {"CUDA", [](const HostReport& h) { return daemon::JudgeCuda(h.facts).message(); }},
     {"NCCL", [](const HostReport& h) { return daemon::JudgeNccl(h.facts).message(); }},

@@ -93,9 +93,7 @@ Status ReadGpusAndUsers(std::string_view search_path, std::chrono::nanoseconds t
 }  // namespace
 
 void ParseGpus(std::string_view csv, v1::HostFacts* facts) {
-  const std::vector<Fields> lines = SplitLines(csv);
-  if (!lines.empty()) facts->clear_gpus();
-  for (const Fields& fields : lines) {
+  for (const Fields& fields : SplitLines(csv)) {
     v1::GpuFacts* gpu = facts->add_gpus();
     gpu->set_uuid(fields[0]);
     if (const auto bytes = ParseMebibytes(fields[1])) gpu->set_memory(*bytes);
@@ -117,6 +115,14 @@ void ParseGpuUsers(std::string_view csv, const fs::path& root, v1::HostFacts* fa
       user->set_user(FindUser(*pid, root));
     }
   }
+}
+
+void CompleteGpus(v1::HostFacts* facts) {
+  if (facts->gpus().empty() && !facts->driver_gpus().empty()) {
+    facts->mutable_gpus()->Swap(facts->mutable_driver_gpus());
+    if (facts->gpu_problem().empty()) facts->set_gpu_problem("nvidia-smi has listed no GPU");
+  }
+  facts->clear_driver_gpus();
 }
 
 void AskNvidiaSmi(std::string_view search_path, std::chrono::nanoseconds time_limit,

@@ -15,10 +15,14 @@ namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
 
-// Runs nvidia-smi, found in `search_path`, and replaces the list of GPUs by its answer. Otherwise
-// the list stays, and `gpu_problem` says why.
+// Runs nvidia-smi, found in `search_path`, and lists the GPUs of its answer. If there is none,
+// `gpu_problem` says why.
 void AskNvidiaSmi(std::string_view search_path, std::chrono::nanoseconds time_limit,
                   v1::HostFacts* facts);
+
+// Moves the GPUs of the driver's files into the list if nvidia-smi has listed none, and says so in
+// `gpu_problem`.
+void CompleteGpus(v1::HostFacts* facts);
 
 // The arguments of nvidia-smi and the parsers of their answers: a line per GPU or process, in MiB.
 // Lines that do not have this form are skipped.

@@ -88,14 +88,14 @@ std::chrono::nanoseconds LimitPrograms(Deadline deadline) {
   return (deadline - std::chrono::steady_clock::now()) * 3 / 4;
 }
 
-FactsPart MakeGpuPart(const InspectOptions& options, Deadline deadline) {
+// Apart from the driver's files: nvidia-smi may hang where they can be read.
+FactsPart MakeNvidiaSmiPart(const InspectOptions& options, Deadline deadline) {
   std::string path = FindVariable(options, "PATH");
   if (path.empty()) path = kDefaultSearchPath;
   const auto read = [path, limit = LimitPrograms(deadline)](v1::HostFacts* facts) {
-    ReadGpus("/", facts);
     if (HasNvidiaDriver()) AskNvidiaSmi(path, limit, facts);
   };
-  return {"the GPU driver", read};
+  return {"nvidia-smi", read};
 }
 
 }  // namespace
@@ -126,7 +126,9 @@ v1::HostFacts ReadParts(std::vector<FactsPart> parts, Deadline deadline) {
 }
 
 v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
-  std::vector<FactsPart> parts = {MakeGpuPart(options, deadline)};
+  std::vector<FactsPart> parts = {
+      {"the GPU driver", [](v1::HostFacts* facts) { ReadGpus("/", facts); }},
+      MakeNvidiaSmiPart(options, deadline)};
   if (!options.working_directory.empty()) {
     parts.push_back(MakeFolderPart("working directory", options.working_directory,
                                    &v1::HostFacts::mutable_working_directory));
@@ -150,6 +152,7 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
                      ReadDescription("/", facts);
                    }});
   v1::HostFacts facts = ReadParts(std::move(parts), deadline);
+  CompleteGpus(&facts);
   facts.set_dsrun_version(options.dsrun_version);
   facts.set_unix_nanos(Clock::System().UnixNanos());
   return facts;

@@ -58,7 +58,7 @@ std::vector<v1::Finding> JudgeHost(const v1::HostFacts& facts, std::uint32_t ran
   if (facts.has_cache()) add({JudgeCache(facts.cache())});
   if (facts.has_offload()) add({JudgeOffload(facts.offload())});
   add({JudgeGpus(facts), JudgeDriver(facts), JudgeCuda(facts), JudgeNccl(facts)});
-  if (!facts.gpus().empty()) add({JudgeGpuUsers(facts)});
+  if (!facts.gpus().empty() || !facts.gpu_problem().empty()) add({JudgeGpuUsers(facts)});
   if (facts.has_infiniband_devices()) add({JudgeNetwork(facts)});
   return findings;
 }

@@ -54,6 +54,8 @@ v1::Finding JudgeOffload(const v1::OffloadFacts& facts);
 v1::Finding JudgeClock(std::int64_t host_unix_nanos, std::int64_t unix_nanos);
 
 // In judge_devices.cc.
+// Returns true if the facts say that the host has no GPU. Unknown facts do not say so.
+bool HasNoGpus(const v1::HostFacts& facts);
 v1::Finding JudgeGpus(const v1::HostFacts& facts);
 v1::Finding JudgeGpuUsers(const v1::HostFacts& facts);
 v1::Finding JudgeDriver(const v1::HostFacts& facts);

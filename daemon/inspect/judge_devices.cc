@@ -5,6 +5,7 @@
 
 #include "daemon/inspect/judge.h"
 #include "runtime/base/byte_size.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds::daemon {
@@ -36,9 +37,20 @@ std::string DescribeUser(const v1::GpuUser& user, int gpu) {
 
 }  // namespace
 
+bool HasNoGpus(const v1::HostFacts& facts) {
+  return facts.gpus().empty() && facts.has_gpu_devices() && facts.gpu_devices() == 0 &&
+         !facts.has_gpu_driver();
+}
+
 v1::Finding JudgeGpus(const v1::HostFacts& facts) {
   const std::string name = "GPUs";
-  if (facts.gpus().empty()) return Ok(name, "none: ranks run on CPU");
+  if (HasNoGpus(facts)) return Ok(name, "none: ranks run on CPU");
+  if (facts.gpus().empty()) {
+    // Without the number of devices, a part of the facts is missing, which is a finding already.
+    if (!facts.has_gpu_devices()) return Ok(name, "unknown");
+    return Warn(name, Counted(facts.gpu_devices(), "device") + ", models unknown",
+                "the driver lists no GPU: see nvidia-smi and dmesg on this host");
+  }
   const std::string& model = facts.gpus(0).model();
   const bool alike = std::all_of(facts.gpus().begin(), facts.gpus().end(),
                                  [&](const v1::GpuFacts& gpu) { return gpu.model() == model; });
@@ -94,18 +106,19 @@ v1::Finding JudgeDevices(const v1::HostFacts& facts, const v1::PrepareRequest& r
 
 v1::Finding JudgeDriver(const v1::HostFacts& facts) {
   if (!facts.gpu_driver().empty()) return Ok("GPU driver", facts.gpu_driver());
-  if (facts.gpus().empty()) return Ok("GPU driver", "none");
+  if (HasNoGpus(facts)) return Ok("GPU driver", "none");
+  if (facts.gpus().empty() && !facts.has_gpu_devices()) return Ok("GPU driver", "unknown");
   return Warn("GPU driver", "unknown", "/proc/driver/nvidia/version cannot be read");
 }
 
 v1::Finding JudgeCuda(const v1::HostFacts& facts) {
   if (!facts.dsrank().cuda().empty()) return Ok("CUDA", facts.dsrank().cuda());
-  return Ok("CUDA", facts.gpus().empty() ? "not used" : "not available to dsrank");
+  return Ok("CUDA", HasNoGpus(facts) ? "not used" : "not available to dsrank");
 }
 
 v1::Finding JudgeNccl(const v1::HostFacts& facts) {
   if (!facts.dsrank().nccl().empty()) return Ok("NCCL", facts.dsrank().nccl());
-  return Ok("NCCL", facts.gpus().empty() ? "not used" : "not available to dsrank");
+  return Ok("NCCL", HasNoGpus(facts) ? "not used" : "not available to dsrank");
 }
 
 v1::Finding JudgeNetwork(const v1::HostFacts& facts) {

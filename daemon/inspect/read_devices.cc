@@ -58,7 +58,7 @@ void ReadGpus(const fs::path& root, v1::HostFacts* facts) {
   const fs::path gpus = root / "proc/driver/nvidia/gpus";
   for (const std::string& bus_address : NamesIn(gpus)) {
     const std::string model = FindValue(ReadLines(gpus / bus_address / "information"), "Model");
-    facts->add_gpus()->set_model(model.empty() ? bus_address : model);
+    facts->add_driver_gpus()->set_model(model.empty() ? bus_address : model);
   }
   facts->set_gpu_driver(DriverVersion(root));
 }

@@ -27,7 +27,7 @@ void ReadResources(const std::filesystem::path& root, v1::HostFacts* facts);
 // Reads the rest: system, processor, memory and network.
 void ReadDescription(const std::filesystem::path& root, v1::HostFacts* facts);
 
-// Reads the models of the GPUs and the version of the driver (read_devices.cc).
+// Reads `driver_gpus`, the models of the GPUs, and the version of the driver (read_devices.cc).
 void ReadGpus(const std::filesystem::path& root, v1::HostFacts* facts);
 
 // Parts of ReadDescription (read_devices.cc). The addresses of interfaces are this machine's own.

@@ -187,6 +187,7 @@ TEST(JudgeTest, EachProblemOfADeviceChangesItsFindingAlone) {
       {"used GPU", [](auto& h) { h.mutable_gpus(1)->add_users()->set_program("python3"); },
        "GPU users:warn"},
       {"no nvidia-smi", [](auto& h) { h.set_gpu_problem("not found"); }, "GPU users:warn"},
+      {"unknown GPUs", [](auto& h) { h.clear_gpus(); }, "GPUs:warn"},
       {"no network", [](auto& h) { h.mutable_interfaces(0)->set_up(false); }, "network:warn"},
   });
 }
@@ -205,10 +206,27 @@ TEST(JudgeTest, WithoutGpusSmallSharedMemoryStopsNothing) {
   v1::HostFacts facts = GoodHost();
   facts.clear_gpus();
   facts.clear_gpu_driver();
+  facts.set_gpu_devices(0);
   facts.mutable_shared_memory()->set_free(512 * kMiB);
   EXPECT_THAT(Bad(facts), ::testing::IsEmpty());
   facts.mutable_shared_memory()->set_free(64 * kMiB);
   EXPECT_THAT(Bad(facts), ElementsAre("/dev/shm:warn"));
+}
+
+TEST(JudgeTest, GpusThatAreNotListedAreNotAbsent) {
+  v1::HostFacts facts = GoodHost();
+  facts.clear_gpus();
+  facts.clear_gpu_driver();
+  facts.set_gpu_problem("nvidia-smi is missing");
+  EXPECT_THAT(Bad(facts), ElementsAre("GPUs:warn", "GPU driver:warn", "GPU users:warn"));
+  EXPECT_EQ(JudgeGpus(facts).message(), "2 devices, models unknown");
+  EXPECT_THAT(JudgeGpuUsers(facts).message(), HasSubstr("nvidia-smi is missing"));
+  facts.set_gpu_devices(0);
+  facts.set_has_gpu_driver(true);
+  EXPECT_EQ(JudgeGpus(facts).level(), v1::Finding::WARN);
+  facts.set_has_gpu_driver(false);
+  EXPECT_EQ(JudgeGpus(facts).message(), "none: ranks run on CPU");
+  EXPECT_EQ(JudgeGpus(v1::HostFacts()).message(), "unknown");
 }
 
 TEST(JudgeTest, FactsThatWereNotReadAreNotJudged) {

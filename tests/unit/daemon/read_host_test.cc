@@ -38,6 +38,7 @@ class ReadHostTest : public ::testing::Test {
     ReadResources(root_.path(), &facts);
     ReadDescription(root_.path(), &facts);
     ReadGpus(root_.path(), &facts);
+    CompleteGpus(&facts);
     return facts;
   }
   const ds::testing::TemporaryFolder root_;
@@ -148,12 +149,15 @@ TEST_F(ReadHostTest, GpusAndTheirUsersAreThoseOfNvidiaSmi) {
   Write("proc/4711/status", "Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\n");
   Write("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n");
   v1::HostFacts facts;
-  facts.add_gpus()->set_model("by the kernel");
+  facts.add_driver_gpus()->set_model("by the kernel");
   ParseGpus("GPU-1, 81559, 1024, NVIDIA H100, PCIe\r\nGPU-2, [N/A], 3, NVIDIA H100\nnonsense\n",
             &facts);
   ParseGpuUsers(
       "GPU-1, 4711, 1000, /usr/bin/python3\nGPU-2, 12, [N/A], [Not Found]\nGPU-9, x, y, z",
       root_.path(), &facts);
+  CompleteGpus(&facts);
+  EXPECT_EQ(facts.driver_gpus_size(), 0);
+  EXPECT_EQ(facts.gpu_problem(), "");
   ASSERT_EQ(facts.gpus_size(), 2);
   EXPECT_EQ(facts.gpus(0).model(), "NVIDIA H100, PCIe");
   EXPECT_EQ(facts.gpus(0).memory(), std::uint64_t{81559} << 20);
@@ -179,6 +183,16 @@ TEST(ReadPartsTest, APartThatDoesNotAnswerIsNamed) {
   EXPECT_EQ(facts.kernel(), "");
   ASSERT_EQ(facts.unanswered_size(), 1);
   EXPECT_THAT(facts.unanswered(0), ::testing::StartsWith("/data on nfs4 has not answered for "));
+}
+
+TEST_F(ReadHostTest, IfNvidiaSmiHangsTheGpusOfTheDriverRemain) {
+  Write("proc/driver/nvidia/gpus/0000:07:00.0/information", "Model: \t\t NVIDIA H100\n");
+  v1::HostFacts facts;
+  ReadGpus(root_.path(), &facts);
+  CompleteGpus(&facts);
+  ASSERT_EQ(facts.gpus_size(), 1);
+  EXPECT_EQ(facts.gpus(0).model(), "NVIDIA H100");
+  EXPECT_EQ(facts.gpu_problem(), "nvidia-smi has listed no GPU");
 }
 
 TEST(InspectHostTest, TheVersionIsKnownIfNothingAnswers) {
