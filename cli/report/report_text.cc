@@ -78,11 +78,24 @@ std::string FormatFinding(const v1::Finding& finding, const std::string& text) {
          FormatHint(finding.hint());
 }
 
+std::string WithoutDigits(std::string text) {
+  std::erase_if(text, [](char each) { return each >= '0' && each <= '9'; });
+  return text;
+}
+
 // A finding that hosts share. Their messages may differ in numbers.
 struct SharedFinding {
   v1::Finding finding;  // of the first host
   std::vector<std::string> hosts;
   bool same = true;  // all have the same message
+
+  // Two findings of one host differ if their messages do, even in numbers alone.
+  bool Fits(const std::string& host, const v1::Finding& other) const {
+    return finding.name() == other.name() && finding.hint() == other.hint() &&
+           (finding.message() == other.message() ||
+            (hosts.back() != host &&
+             WithoutDigits(finding.message()) == WithoutDigits(other.message())));
+  }
 };
 
 std::vector<SharedFinding> GroupFindings(const std::vector<HostReport>& hosts,
@@ -92,13 +105,13 @@ std::vector<SharedFinding> GroupFindings(const std::vector<HostReport>& hosts,
     for (const v1::Finding& finding : host.findings) {
       if (finding.level() != level) continue;
       const auto group = std::find_if(groups.begin(), groups.end(), [&](const SharedFinding& each) {
-        return each.finding.name() == finding.name() && each.finding.hint() == finding.hint();
+        return each.Fits(host.host, finding);
       });
       if (group == groups.end()) {
         groups.push_back({.finding = finding, .hosts = {host.host}});
         continue;
       }
-      group->hosts.push_back(host.host);
+      if (group->hosts.back() != host.host) group->hosts.push_back(host.host);
       group->same = group->same && group->finding.message() == finding.message();
     }
   }
@@ -108,7 +121,7 @@ std::vector<SharedFinding> GroupFindings(const std::vector<HostReport>& hosts,
 std::string FormatShared(const std::vector<SharedFinding>& groups) {
   std::string table;
   for (const SharedFinding& group : groups) {
-    const std::string first = group.same ? "" : group.hosts.front() + " has ";
+    const std::string first = group.same ? "" : group.hosts.front() + ": ";
     table += FormatFinding(group.finding,
                            FormatHostList(group.hosts) + ": " + first + group.finding.message());
   }

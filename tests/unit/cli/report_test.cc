@@ -129,7 +129,7 @@ TEST(ReportTextTest, HostsShowDifferencesFindingsAndFailures) {
             "                  > raise it\n"
             "\n"
             "what to look at\n"
-            "warn  memory      h3, h4: h3 has 3 MiB free\n"
+            "warn  memory      h3, h4: h3: 3 MiB free\n"
             "                  > free some\n"
             "\n"
             "hosts that cannot be used\n"
@@ -137,6 +137,31 @@ TEST(ReportTextTest, HostsShowDifferencesFindingsAndFailures) {
             "                  > start sshd\n"
             "\n"
             "2 would stop a job, 1 to look at\n");
+}
+
+TEST(ReportTextTest, FindingsOfOneHostAreAllShownAndNameItOnce) {
+  std::vector<HostReport> hosts = Hosts(1);
+  hosts[0].findings = {daemon::Fail("no answer", "/data1 has not answered", "see the mounts"),
+                       daemon::Fail("no answer", "/data2 has not answered", "see the mounts"),
+                       daemon::Fail("no answer", "/data2 has not answered", "see the mounts")};
+  EXPECT_THAT(FormatHostsTable(hosts, {}),
+              HasSubstr("what would stop a job\n"
+                        "fail  no answer   h0: /data1 has not answered\n"
+                        "                  > see the mounts\n"
+                        "fail  no answer   h0: /data2 has not answered\n"
+                        "                  > see the mounts\n"
+                        "\n"
+                        "2 would stop a job"));
+}
+
+TEST(ReportTextTest, DifferentErrorsOfHostsAreNotOne) {
+  std::vector<HostReport> hosts = Hosts(3);
+  hosts[0].findings = {daemon::Fail("dsrank", "dsrank: No such file", "install it")};
+  hosts[1].findings = {daemon::Fail("dsrank", "dsrank: Permission denied", "install it")};
+  hosts[2].findings = {daemon::Fail("dsrank", "dsrank: No such file", "install it")};
+  const std::string table = FormatHostsTable(hosts, {});
+  EXPECT_THAT(table, HasSubstr("fail  dsrank      h0, h2: dsrank: No such file\n"));
+  EXPECT_THAT(table, HasSubstr("fail  dsrank      h1: dsrank: Permission denied\n"));
 }
 
 TEST(ReportTextTest, TextOfHostsIsHarmless) {
