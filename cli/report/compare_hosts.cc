@@ -110,7 +110,8 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
      }},
     {"nofile",
      [](const HostReport& h) {
-       return DescribeLimit(h.facts.limits().has_open_files(), h.facts.limits().open_files());
+       return DescribeLimit(h.facts.limits().has_open_files(),
+                            daemon::RankOpenFiles(h.facts.limits()));
      }},
     {"nproc",
      [](const HostReport& h) {

@@ -44,6 +44,9 @@ v1::Finding JudgeNuma(const v1::ProcessorFacts& facts);
 v1::Finding JudgeMemory(const v1::MemoryFacts& facts);
 v1::Finding JudgeSharedMemory(const v1::HostFacts& facts);
 v1::Finding JudgeLockedMemory(const v1::HostFacts& facts);
+// The soft limit that ranks start with.
+std::uint64_t RankOpenFiles(const v1::LimitFacts& facts);
+// The daemon needs descriptors for its ranks, and each rank some of its own.
 v1::Finding JudgeOpenFiles(const v1::LimitFacts& facts, std::uint32_t ranks);
 v1::Finding JudgeDisk(const v1::FolderFacts& run_directory);
 v1::Finding JudgeWorkingDirectory(const v1::FolderFacts& facts);

@@ -143,19 +143,28 @@ v1::Finding JudgeLockedMemory(const v1::HostFacts& facts) {
               "/etc/security/limits.conf");
 }
 
+std::uint64_t RankOpenFiles(const v1::LimitFacts& facts) {
+  return facts.has_open_files_of_ranks() ? facts.open_files_of_ranks() : facts.open_files();
+}
+
 v1::Finding JudgeOpenFiles(const v1::LimitFacts& facts, std::uint32_t ranks) {
   const std::string name = "nofile";
   if (!facts.has_open_files()) return MakeUnreadable(name, "/proc/self/limits");
-  const std::uint64_t limit = facts.open_files();
-  const std::string value =
-      limit == kUnlimited ? "unlimited open files" : std::to_string(limit) + " open files";
-  const std::string hint =
-      "raise the limit before dsrun is started: ulimit -n 65536, or /etc/security/limits.conf";
+  const auto describe = [](std::uint64_t limit) {
+    return limit == kUnlimited ? "unlimited open files" : std::to_string(limit) + " open files";
+  };
   const std::uint64_t needed = ranks * kDescriptorsPerRank + kDescriptorsOfDaemon;
-  if (limit < needed) return Fail(name, fmt::format("{}, {} needed", value, needed), hint);
+  if (facts.open_files() < needed) {
+    return Fail(name, fmt::format("{}, {} needed", describe(facts.open_files()), needed),
+                "raise the hard limit (ulimit -Hn) in /etc/security/limits.conf or of the "
+                "container, and log in again");
+  }
   // A rank uses some for its data and checkpoints.
-  if (limit < 1024) return Warn(name, value, hint);
-  return Ok(name, value);
+  const std::uint64_t of_ranks = RankOpenFiles(facts);
+  if (of_ranks >= 1024) return Ok(name, describe(of_ranks));
+  return Warn(
+      name, describe(of_ranks),
+      "raise the limit before dsrun is started: ulimit -n 65536, or /etc/security/limits.conf");
 }
 
 v1::Finding JudgeDisk(const v1::FolderFacts& run_directory) {

@@ -74,6 +74,12 @@ TEST(CompareHostsTest, EachFactIsARow) {
       {"nproc", [](HostReport& h) { h.facts.mutable_limits()->set_processes(UINT64_MAX); },
        "unlimited"},
       {"nofile", [](HostReport& h) { h.facts.mutable_limits()->set_open_files(7); }, "7"},
+      {"nofile",
+       [](HostReport& h) {
+         h.facts.mutable_limits()->set_open_files(65536);
+         h.facts.mutable_limits()->set_open_files_of_ranks(1024);
+       },
+       "1024"},
       {"/dev/shm", [](HostReport& h) { h.facts.mutable_shared_memory()->set_total(1024); },
        "1.00 KiB"},
       {"cache", [](HostReport& h) { h.facts.mutable_cache()->set_file_system("nfs4"); },

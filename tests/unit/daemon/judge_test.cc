@@ -148,6 +148,8 @@ TEST(JudgeTest, EachProblemOfTheMachineChangesItsFindingAlone) {
       {"small shm", [](auto& h) { h.mutable_shared_memory()->set_free(512 * kMiB); },
        "/dev/shm:warn"},
       {"few files", [](auto& h) { h.mutable_limits()->set_open_files(256); }, "nofile:warn"},
+      {"few files for ranks", [](auto& h) { h.mutable_limits()->set_open_files_of_ranks(256); },
+       "nofile:warn"},
       {"no files", [](auto& h) { h.mutable_limits()->set_open_files(73); }, "nofile:fail"},
       {"enough files", [](auto& h) { h.mutable_limits()->set_open_files(74); }, "nofile:warn"},
   });
@@ -211,6 +213,20 @@ TEST(JudgeTest, WithoutGpusSmallSharedMemoryStopsNothing) {
   EXPECT_THAT(Bad(facts), ::testing::IsEmpty());
   facts.mutable_shared_memory()->set_free(64 * kMiB);
   EXPECT_THAT(Bad(facts), ElementsAre("/dev/shm:warn"));
+}
+
+TEST(JudgeTest, DaemonsNeedTheHardLimitAndRanksTheSoftOne) {
+  v1::LimitFacts limits;
+  limits.set_open_files(73);
+  limits.set_open_files_of_ranks(UINT64_MAX);
+  EXPECT_EQ(JudgeOpenFiles(limits, 2).message(), "73 open files, 74 needed");
+  EXPECT_THAT(JudgeOpenFiles(limits, 2).hint(), HasSubstr("ulimit -Hn"));
+  limits.set_open_files(1 << 20);
+  EXPECT_EQ(JudgeOpenFiles(limits, 2).message(), "unlimited open files");
+  limits.set_open_files_of_ranks(1000);
+  EXPECT_EQ(JudgeOpenFiles(limits, 2).message(), "1000 open files");
+  EXPECT_EQ(JudgeOpenFiles(limits, 2).level(), v1::Finding::WARN);
+  EXPECT_THAT(JudgeOpenFiles(limits, 2).hint(), HasSubstr("ulimit -n "));
 }
 
 TEST(JudgeTest, GpusThatAreNotListedAreNotAbsent) {
