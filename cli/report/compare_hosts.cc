@@ -141,7 +141,7 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
     {"clock", DescribeClock},
     {"no answer",
      [](const HostReport& h) {
-       return h.facts.unanswered().empty() ? std::string("none") : h.facts.unanswered(0);
+       return h.facts.unanswered().empty() ? std::string("none") : h.facts.unanswered(0).message();
      }},
 }};
 

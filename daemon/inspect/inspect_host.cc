@@ -1,6 +1,5 @@
 #include "daemon/inspect/inspect_host.h"
 
-#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "daemon/inspect/dsrank_facts.h"
 #include "daemon/inspect/find_program.h"
 #include "daemon/inspect/gpu_users.h"
+#include "daemon/inspect/judge.h"
 #include "daemon/inspect/mounts.h"
 #include "daemon/inspect/python_facts.h"
 #include "daemon/inspect/read_host.h"
@@ -24,12 +24,14 @@ namespace {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+constexpr char kGpuHint[] = "the driver may hang: see nvidia-smi and dmesg on this host";
+
 // What the threads of the parts share with the caller, who may leave before them.
 struct Answers {
   std::mutex mutex;
   std::condition_variable changed;
-  v1::HostFacts facts;               // guarded by mutex, like all below
-  std::vector<std::string> awaited;  // names of parts
+  v1::HostFacts facts;  // guarded by mutex, like all below
+  std::vector<FactsPart> awaited;
 };
 
 void ReadPart(const FactsPart& part, Answers* answers) {
@@ -37,8 +39,14 @@ void ReadPart(const FactsPart& part, Answers* answers) {
   part.read(&facts);
   const std::lock_guard lock(answers->mutex);
   answers->facts.MergeFrom(facts);
-  answers->awaited.erase(std::find(answers->awaited.begin(), answers->awaited.end(), part.name));
+  std::erase_if(answers->awaited, [&](const FactsPart& each) { return each.name == part.name; });
   answers->changed.notify_all();
+}
+
+void AddUnanswered(const std::string& message, const std::string& hint, v1::HostFacts* facts) {
+  v1::UnansweredPart* part = facts->add_unanswered();
+  part->set_message(message);
+  part->set_hint(hint);
 }
 
 std::string FindVariable(const InspectOptions& options, std::string_view name) {
@@ -58,7 +66,7 @@ FactsPart MakeFolderPart(const std::string& what, const std::string& path, Folde
     *folder = ReadFolder(path);
     folder->set_file_system(FindFileSystemType(path));
   };
-  return {what + " " + WithFileSystem(path), read};
+  return {what + " " + WithFileSystem(path), kMountsHint, read};
 }
 
 // Jobs make the folder if it is missing.
@@ -66,7 +74,7 @@ FactsPart MakeNewFolderPart(const std::string& what, const std::string& path, Fo
   const auto read = [what, path, field](v1::HostFacts* facts) {
     MakeFolderPart(what, FindNearestExisting(path).string(), field).read(facts);
   };
-  return {what + " " + WithFileSystem(path), read};
+  return {what + " " + WithFileSystem(path), kMountsHint, read};
 }
 
 FactsPart MakePythonPart(const InspectOptions& options) {
@@ -80,7 +88,7 @@ FactsPart MakePythonPart(const InspectOptions& options) {
   const auto read = [request, environment = options.environment](v1::HostFacts* facts) {
     *facts->mutable_python() = DescribePython(request, environment).value_or(v1::Python());
   };
-  return {"Python interpreter " + options.python, read};
+  return {"Python interpreter " + options.python, kMountsHint, read};
 }
 
 // A program that gives no answer in time is no part that hangs.
@@ -95,7 +103,7 @@ FactsPart MakeNvidiaSmiPart(const InspectOptions& options, Deadline deadline) {
   const auto read = [path, limit = LimitPrograms(deadline)](v1::HostFacts* facts) {
     if (HasNvidiaDriver()) AskNvidiaSmi(path, limit, facts);
   };
-  return {"nvidia-smi", read};
+  return {"nvidia-smi", kGpuHint, read};
 }
 
 }  // namespace
@@ -108,9 +116,12 @@ v1::HostFacts ReadParts(std::vector<FactsPart> parts, Deadline deadline) {
     std::unique_lock lock(answers->mutex);
     try {
       std::thread([answers, part] { ReadPart(part, answers.get()); }).detach();
-      answers->awaited.push_back(std::move(part.name));
-    } catch (const std::system_error&) {
-      not_started.add_unanswered(part.name + ": no thread may be started (ulimit -u)");
+      answers->awaited.push_back(std::move(part));
+    } catch (const std::system_error& error) {
+      AddUnanswered(part.name + ": no thread could be started: " + error.code().message(),
+                    "let this user run more processes and threads: ulimit -u, or the limit of the "
+                    "container",
+                    &not_started);
     }
   }
   std::unique_lock lock(answers->mutex);
@@ -118,8 +129,9 @@ v1::HostFacts ReadParts(std::vector<FactsPart> parts, Deadline deadline) {
   v1::HostFacts facts = answers->facts;
   const auto waited =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start);
-  for (const std::string& name : answers->awaited) {
-    facts.add_unanswered(name + " has not answered for " + std::to_string(waited.count()) + " s");
+  for (const FactsPart& part : answers->awaited) {
+    AddUnanswered(part.name + " has not answered for " + std::to_string(waited.count()) + " s",
+                  part.hint, &facts);
   }
   facts.MergeFrom(not_started);
   return facts;
@@ -127,7 +139,7 @@ v1::HostFacts ReadParts(std::vector<FactsPart> parts, Deadline deadline) {
 
 v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
   std::vector<FactsPart> parts = {
-      {"the GPU driver", [](v1::HostFacts* facts) { ReadGpus("/", facts); }},
+      {"the GPU driver", kGpuHint, [](v1::HostFacts* facts) { ReadGpus("/", facts); }},
       MakeNvidiaSmiPart(options, deadline)};
   if (!options.working_directory.empty()) {
     parts.push_back(MakeFolderPart("working directory", options.working_directory,
@@ -143,11 +155,12 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
         MakeNewFolderPart("cache folder", home + "/.cache/dsrun", &v1::HostFacts::mutable_cache));
   }
   parts.push_back({"dsrank " + WithFileSystem(options.dsrank.string()),
+                   std::string(kMountsHint) + "; it asks the GPUs, too: see nvidia-smi and dmesg",
                    [dsrank = options.dsrank, limit = LimitPrograms(deadline)](auto* facts) {
                      *facts->mutable_dsrank() = AskDsrank(dsrank, limit);
                    }});
   if (!options.python.empty()) parts.push_back(MakePythonPart(options));
-  parts.push_back({"the kernel", [](v1::HostFacts* facts) {
+  parts.push_back({"the kernel", "see the load of this host and dmesg", [](v1::HostFacts* facts) {
                      ReadResources("/", facts);
                      ReadDescription("/", facts);
                    }});

@@ -38,6 +38,7 @@ v1::HostFacts InspectHost(const InspectOptions& options,
 // A part of the facts. `read` owns its data.
 struct FactsPart {
   std::string name;  // "working directory /data on nfs4"
+  std::string hint;  // the remedy if it does not answer
   std::function<void(v1::HostFacts*)> read;
 };
 // Reads the parts and merges them. Each part sets fields that no other one sets.

@@ -27,9 +27,8 @@ v1::Finding Fail(std::string name, std::string message, std::string hint) {
   return MakeFinding(v1::Finding::FAIL, std::move(name), std::move(message), std::move(hint));
 }
 
-v1::Finding JudgeUnanswered(std::string message) {
-  return Fail("no answer", std::move(message),
-              "check the mounts of this host, and whether their servers answer");
+v1::Finding JudgeUnanswered(std::string message, std::string hint) {
+  return Fail("no answer", std::move(message), std::move(hint));
 }
 
 std::vector<v1::Finding> JudgeHost(const v1::HostFacts& facts, std::uint32_t ranks) {
@@ -37,7 +36,9 @@ std::vector<v1::Finding> JudgeHost(const v1::HostFacts& facts, std::uint32_t ran
   const auto add = [&](std::initializer_list<v1::Finding> some) {
     findings.insert(findings.end(), some.begin(), some.end());
   };
-  for (const std::string& part : facts.unanswered()) add({JudgeUnanswered(part)});
+  for (const v1::UnansweredPart& part : facts.unanswered()) {
+    add({JudgeUnanswered(part.message(), part.hint())});
+  }
   add({JudgeDsrun(facts)});
   if (facts.has_dsrank()) {
     add({JudgeDsrank(facts.dsrank(), facts.dsrun_version()), JudgeLibTorch(facts.dsrank()),

@@ -68,8 +68,11 @@ v1::Finding JudgeNetwork(const v1::HostFacts& facts);
 // Says whether the host has the devices that the job names or requires.
 v1::Finding JudgeDevices(const v1::HostFacts& facts, const v1::PrepareRequest& request);
 
+// The remedy for a folder that does not answer.
+inline constexpr char kMountsHint[] =
+    "check the mounts of this host, and whether their servers answer";
 // A part of the host that has not answered in time: "working directory /data on nfs4 ...".
-v1::Finding JudgeUnanswered(std::string message);
+v1::Finding JudgeUnanswered(std::string message, std::string hint = kMountsHint);
 
 // Judges all facts that were read, in the order of the report. `ranks` will run on the host.
 std::vector<v1::Finding> JudgeHost(const v1::HostFacts& facts, std::uint32_t ranks);

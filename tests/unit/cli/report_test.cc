@@ -89,7 +89,7 @@ TEST(CompareHostsTest, EachFactIsARow) {
       {"workdir", [](HostReport& h) { h.facts.mutable_working_directory()->set_missing(true); },
        "not there"},
       {"clock", [](HostReport& h) { h.unix_nanos = 5'000'000'000; }, "-5 s"},
-      {"no answer", [](HostReport& h) { h.facts.add_unanswered("/data"); }, "/data"},
+      {"no answer", [](HostReport& h) { h.facts.add_unanswered()->set_message("/data"); }, "/data"},
   };
   for (const FactCase& each : cases) {
     std::vector<HostReport> hosts = Hosts(2);

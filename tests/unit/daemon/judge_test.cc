@@ -115,7 +115,11 @@ TEST(JudgeTest, EachProblemOfSoftwareChangesItsFindingAlone) {
       {"other dsrank", [](auto& h) { h.mutable_dsrank()->set_version("1.2.2"); }, "dsrank:fail"},
       {"old LibTorch", [](auto& h) { h.mutable_dsrank()->set_libtorch("2.5.1"); }, "LibTorch:fail"},
       {"no interpreter", [](auto& h) { h.mutable_python()->clear_version(); }, "Python:warn"},
-      {"hung mount", [](auto& h) { h.add_unanswered("/data on nfs4 does not answer"); },
+      {"hung mount",
+       [](auto& h) {
+         h.add_unanswered()->set_message("/data on nfs4 does not answer");
+         h.mutable_unanswered(0)->set_hint("see its server");
+       },
        "no answer:fail"},
   });
 }

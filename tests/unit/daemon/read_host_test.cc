@@ -178,11 +178,13 @@ TEST(ReadPartsTest, APartThatDoesNotAnswerIsNamed) {
     facts->set_kernel("late");
   };
   const v1::HostFacts facts =
-      ReadParts({{"/data on nfs4", hang}}, std::chrono::steady_clock::now());
+      ReadParts({{"/data on nfs4", "see its server", hang}}, std::chrono::steady_clock::now());
   released.set_value();
   EXPECT_EQ(facts.kernel(), "");
   ASSERT_EQ(facts.unanswered_size(), 1);
-  EXPECT_THAT(facts.unanswered(0), ::testing::StartsWith("/data on nfs4 has not answered for "));
+  EXPECT_THAT(facts.unanswered(0).message(),
+              ::testing::StartsWith("/data on nfs4 has not answered for "));
+  EXPECT_EQ(facts.unanswered(0).hint(), "see its server");
 }
 
 TEST_F(ReadHostTest, IfNvidiaSmiHangsTheGpusOfTheDriverRemain) {
@@ -205,7 +207,7 @@ TEST(ReadPartsTest, PartsOfAMessageAreMerged) {
   const auto cores = [](v1::HostFacts* facts) { facts->mutable_processor()->set_cores(4); };
   const auto nodes = [](v1::HostFacts* facts) { facts->mutable_processor()->set_numa_nodes(2); };
   const v1::HostFacts facts =
-      ReadParts({{"cores", cores}, {"nodes", nodes}},
+      ReadParts({{"cores", "", cores}, {"nodes", "", nodes}},
                 std::chrono::steady_clock::now() + std::chrono::minutes(10));
   EXPECT_EQ(facts.processor().cores(), 4U);
   EXPECT_EQ(facts.processor().numa_nodes(), 2U);
