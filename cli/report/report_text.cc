@@ -56,8 +56,9 @@ std::vector<std::string> Wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-// Formats `text` behind `head`, which has the width `column`; further lines are indented.
-std::string FormatCell(std::string head, std::size_t column, std::string_view text) {
+// Formats `text` after `head`; further lines are indented by its width.
+std::string FormatCell(std::string head, std::string_view text) {
+  const std::size_t column = head.size();
   std::string cell;
   for (const std::string& line : Wrap(MakeLine(text), kWidth - column)) {
     cell += head + line + "\n";
@@ -68,13 +69,13 @@ std::string FormatCell(std::string head, std::size_t column, std::string_view te
 
 std::string FormatHint(const std::string& hint) {
   if (hint.empty()) return "";
-  return FormatCell(std::string(kTextColumn, ' ') + "> ", kTextColumn + 2, hint);
+  return FormatCell(std::string(kTextColumn, ' ') + "> ", hint);
 }
 
 std::string FormatFinding(const v1::Finding& finding, const std::string& text) {
   return FormatCell(fmt::format("{:<5} {:<11} ", LevelName(finding.level()),
                                 finding.name() == "working_directory" ? "workdir" : finding.name()),
-                    kTextColumn, text) +
+                    text) +
          FormatHint(finding.hint());
 }
 
@@ -134,7 +135,7 @@ std::string FormatDifferences(const std::vector<FactDifference>& differences) {
   for (const FactDifference& difference : differences) {
     std::string head = fmt::format("  {:<11} ", difference.name);
     for (const FactDifference::Group& group : difference.groups) {
-      table += FormatCell(std::exchange(head, std::string(kColumn, ' ')), kColumn,
+      table += FormatCell(std::exchange(head, std::string(kColumn, ' ')),
                           group.value + ": " + FormatHostList(group.hosts));
     }
   }
@@ -144,7 +145,7 @@ std::string FormatDifferences(const std::vector<FactDifference>& differences) {
 std::string FormatFailed(const std::vector<FailedHost>& failed) {
   std::string table;
   for (const FailedHost& each : failed) {
-    table += FormatCell(fmt::format("fail  {:<11} ", FailureName(each.failure.kind)), kTextColumn,
+    table += FormatCell(fmt::format("fail  {:<11} ", FailureName(each.failure.kind)),
                         each.host + ": " + each.failure.message) +
              FormatHint(each.failure.hint);
   }

@@ -184,6 +184,16 @@ TEST(ReportTextTest, TextOfHostsIsHarmless) {
   EXPECT_NO_THROW(FormatHostsJson(hosts, {}).dump());
 }
 
+TEST(ReportTextTest, EveryKindOfFailureFits) {
+  const std::string words = "a message that is as long as messages of ssh are, and even longer";
+  for (int kind = 0; kind <= static_cast<int>(FailureKind::kInterrupted); ++kind) {
+    ExpectFits(FormatHostsTable({}, {{"h9",
+                                      {.kind = static_cast<FailureKind>(kind),
+                                       .message = words + ", and " + words,
+                                       .hint = words + ", and " + words}}}));
+  }
+}
+
 TEST(ReportTextTest, HostsAsJson) {
   std::vector<HostReport> hosts = Hosts(2);
   hosts[1].facts.set_gpu_driver("535.1");
