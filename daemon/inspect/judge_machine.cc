@@ -93,15 +93,13 @@ v1::Finding JudgeMemory(const v1::MemoryFacts& facts) {
   if (!facts.has_total() || !facts.has_available()) {
     return MakeUnreadable("memory", "/proc/meminfo");
   }
-  std::uint64_t usable = facts.available();
   std::string value =
       fmt::format("{} free of {}", ByteSize(facts.available()), ByteSize(facts.total()));
   if (facts.has_limit() && facts.limit() < facts.total()) {
     value += fmt::format(", the container may use {}", ByteSize(facts.limit()));
-    usable = std::min<std::uint64_t>(usable, facts.limit());
   }
   // A rank needs half a gigabyte before it holds a parameter.
-  if (usable < kGibibyte) {
+  if (facts.available() < kGibibyte) {
     return Warn("memory", value, "a single rank needs 0.5 GiB: free some memory");
   }
   return Ok("memory", value);

@@ -12,6 +12,8 @@
 #include "daemon/inspect/text_file.h"
 #include "runtime/base/files.h"
 #include "runtime/base/gpu_signs.h"
+#include "runtime/process/available_memory.h"
+#include "runtime/process/cgroups.h"
 #include "runtime/process/cpu_topology.h"
 
 namespace ds::daemon {
@@ -40,14 +42,27 @@ std::uint32_t CountNumaNodes(const fs::path& root) {
   return std::max(online, 1U);
 }
 
-// Reads the quota: "150000 100000" is one and a half cores; "max 100000" is no limit.
-std::optional<double> ReadQuotaCores(const fs::path& root) {
-  const auto words = SplitAtBlanks(ReadText(root / "sys/fs/cgroup/cpu.max"));
+// Reads the quota of one group: "150000 100000" is one and a half cores; "max 100000" is no limit.
+std::optional<double> ReadGroupQuota(const fs::path& group) {
+  const auto words = SplitAtBlanks(ReadText(group / "cpu.max"));
   if (words.size() != 2) return std::nullopt;
   const auto quota = ParseLeadingNumber(words[0]);
   const auto period = ParseLeadingNumber(words[1]);
   if (!quota || !period || *period == 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+// Returns the smallest quota of this process's group and its ancestors.
+std::optional<double> ReadQuotaCores(const fs::path& root) {
+  const OwnCgroups cgroups = FindOwnCgroups(root);
+  std::optional<double> smallest;
+  for (fs::path group = cgroups.unified; !group.empty(); group = group.parent_path()) {
+    if (const auto quota = ReadGroupQuota(group)) {
+      smallest = std::min(*quota, smallest.value_or(*quota));
+    }
+    if (group == cgroups.unified_root || !group.has_relative_path()) break;
+  }
+  return smallest;
 }
 
 void ReadProcessor(const fs::path& root, v1::ProcessorFacts* facts) {
@@ -62,20 +77,13 @@ void ReadProcessor(const fs::path& root, v1::ProcessorFacts* facts) {
   facts->set_numa_nodes(CountNumaNodes(root));
 }
 
-// Reads a line like "MemTotal:  16384 kB".
-std::optional<std::uint64_t> Kibibytes(const std::vector<std::string>& lines,
-                                       std::string_view key) {
-  const auto number = ParseLeadingNumber(FindValue(lines, key));
-  if (!number) return std::nullopt;
-  return *number * 1024;
-}
-
 void ReadMemory(const fs::path& root, v1::MemoryFacts* facts) {
-  const auto lines = ReadLines(root / "proc/meminfo");
-  if (const auto total = Kibibytes(lines, "MemTotal")) facts->set_total(*total);
-  if (const auto free = Kibibytes(lines, "MemAvailable")) facts->set_available(*free);
-  const auto limit = ParseLeadingNumber(ReadText(root / "sys/fs/cgroup/memory.max"));
-  if (limit) facts->set_limit(*limit);
+  const auto total =
+      ParseLeadingNumber(FindValue(ReadLines(root / "proc/meminfo"), "MemTotal"));  // in KiB
+  if (total) facts->set_total(*total * 1024);
+  if (const auto available = ReadAvailableMemory(root)) facts->set_available(*available);
+  const auto group = ReadGroupMemory(FindOwnCgroups(root));
+  if (group && group->limit) facts->set_limit(*group->limit);
 }
 
 // Reads "Max open files            1024                 4096                 files". At least two

@@ -136,8 +136,6 @@ TEST(JudgeTest, EachProblemOfTheMachineChangesItsFindingAlone) {
       {"quota", [](auto& h) { h.mutable_processor()->set_quota_cores(1.5); }, "cores:warn"},
       {"little memory", [](auto& h) { h.mutable_memory()->set_available(500 * kMiB); },
        "memory:warn"},
-      {"small container", [](auto& h) { h.mutable_memory()->set_limit(512 * kMiB); },
-       "memory:warn"},
       {"no shm",
        [](auto& h) {
          h.mutable_shared_memory()->set_problem("No such file or directory");

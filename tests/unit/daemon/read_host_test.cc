@@ -33,6 +33,10 @@ class ReadHostTest : public ::testing::Test {
     fs::create_directories((root_.path() / path).parent_path());
     std::ofstream(root_.path() / path) << text;
   }
+  void EnterCgroup(const std::string& group) {
+    Write("proc/self/cgroup", "0::" + group + "\n");
+    Write("proc/self/mountinfo", "33 30 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  }
   v1::HostFacts Read() {
     v1::HostFacts facts;
     ReadResources(root_.path(), &facts);
@@ -62,10 +66,14 @@ TEST_F(ReadHostTest, ReadsProcessorAndMemory) {
         "processor\t: 1\nmodel name\t: Other\n");
   Write("sys/devices/system/cpu/online", "0-15\n");
   Write("proc/self/status", "Name:\tdsrun\nCpus_allowed_list:\t0-2,8\n");
-  Write("sys/fs/cgroup/cpu.max", "250000 100000\n");
+  EnterCgroup("/job/rank");
+  Write("sys/fs/cgroup/job/cpu.max", "250000 100000\n");
+  Write("sys/fs/cgroup/job/rank/cpu.max", "max 100000\n");
   Write("sys/devices/system/node/online", "0-1\n");
   Write("proc/meminfo", "MemTotal:       16384 kB\nMemAvailable:    4096 kB\n");
-  Write("sys/fs/cgroup/memory.max", "8388608\n");
+  Write("sys/fs/cgroup/job/memory.max", "8388608\n");
+  Write("sys/fs/cgroup/job/memory.current", "6291456\n");
+  Write("sys/fs/cgroup/job/rank/memory.events", "oom_kill 0\n");
   const v1::HostFacts facts = Read();
   EXPECT_EQ(facts.processor().model(), "Some CPU @ 2 GHz");
   EXPECT_THAT(facts.processor().features(), ElementsAre("fpu", "avx2", "amx_tile"));
@@ -74,13 +82,15 @@ TEST_F(ReadHostTest, ReadsProcessorAndMemory) {
   EXPECT_EQ(facts.processor().quota_cores(), 2.5);
   EXPECT_EQ(facts.processor().numa_nodes(), 2U);
   EXPECT_EQ(facts.memory().total(), 16384U * 1024);
-  EXPECT_EQ(facts.memory().available(), 4096U * 1024);
+  EXPECT_EQ(facts.memory().available(), 2048U * 1024) << "what the group has left";
   EXPECT_EQ(facts.memory().limit(), 8388608U);
 }
 
 TEST_F(ReadHostTest, NoLimitIsNoNumber) {
+  EnterCgroup("/");
   Write("sys/fs/cgroup/cpu.max", "max 100000\n");
   Write("sys/fs/cgroup/memory.max", "max\n");
+  Write("sys/fs/cgroup/memory.events", "oom_kill 0\n");
   Write("proc/self/limits",
         "Limit                     Soft Limit           Hard Limit           Units     \n"
         "Max open files            1024                 4096                 files     \n"
