@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "daemon/inspect/child_output.h"
@@ -37,15 +38,25 @@ std::string LastFilledLine(const std::string& text) {
   return text.substr(start, end - start + 1);
 }
 
-// Returns the reason why the file cannot run; "" if there is none.
-std::string FindProblem(const std::filesystem::path& dsrank, const std::string& library_path) {
+// Sets the reason why the file cannot run, if there is one.
+void FindProblem(const std::filesystem::path& dsrank, const std::string& library_path,
+                 v1::DsrankFacts* facts) {
   constexpr std::array<std::string_view, 2> kPrefixes = {"libtorch", "libc10"};
-  if (dsrank.empty() || ::access(dsrank.c_str(), X_OK) != 0) {
-    return "this host has no executable dsrank next to its dsrund";
+  const std::string absent = "this host has no executable dsrank next to its dsrund";
+  if (dsrank.empty()) return facts->set_problem(absent);
+  if (::access(dsrank.c_str(), X_OK) != 0) {
+    const int error = errno;
+    const std::string reason = ErrnoError(error, dsrank.string()).message();
+    const bool known = error == ENOENT || error == ENOTDIR || error == EACCES;
+    return facts->set_problem(known ? absent + ": " + reason : reason);
   }
   const auto missing = FindMissingLibraries(dsrank, kPrefixes, library_path);
-  if (!missing.ok()) return missing.status().message();
-  return missing->empty() ? "" : dsrank.string() + " does not find its " + missing->front();
+  if (!missing.ok()) return facts->set_problem(missing.status().message());
+  if (missing->empty()) return;
+  facts->set_problem(dsrank.string() + " does not find its " + missing->front());
+  facts->set_hint(
+      "install LibTorch where dsrank was built to find it, or put its lib folder into "
+      "LD_LIBRARY_PATH");
 }
 
 }  // namespace
@@ -53,7 +64,7 @@ std::string FindProblem(const std::filesystem::path& dsrank, const std::string& 
 v1::DsrankFacts FindDsrank(const std::filesystem::path& dsrank, const std::string& library_path) {
   v1::DsrankFacts facts;
   facts.set_path(dsrank.string());
-  facts.set_problem(FindProblem(dsrank, library_path));
+  FindProblem(dsrank, library_path, &facts);
   return facts;
 }
 

@@ -16,8 +16,8 @@ namespace ds::daemon {
 namespace v1 = ::dsrun::v1;
 
 // Looks whether the file can be executed and finds its LibTorch, without starting it: the result
-// has only `path` and `problem`. `library_path` is the LD_LIBRARY_PATH of the ranks. "" = there is
-// no dsrank.
+// has only `path`, `problem` and `hint`. `library_path` is the LD_LIBRARY_PATH of the ranks. "" =
+// there is no dsrank.
 v1::DsrankFacts FindDsrank(const std::filesystem::path& dsrank, const std::string& library_path);
 
 // Runs `dsrank facts` and parses its output. It loads LibTorch, which takes up to a minute on a

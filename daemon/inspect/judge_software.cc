@@ -23,6 +23,9 @@ v1::Finding JudgeDsrun(const v1::HostFacts& facts) {
 }
 
 v1::Finding JudgeDsrank(const v1::DsrankFacts& facts, std::string_view dsrun_version) {
+  if (!facts.problem().empty() && !facts.hint().empty()) {
+    return Fail("dsrank", facts.problem(), facts.hint());
+  }
   if (!facts.problem().empty()) {
     return Fail("dsrank", facts.problem(),
                 "`dsrun train` cannot run here: build with LibTorch (scripts/setup.sh), or install "

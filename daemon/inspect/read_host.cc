@@ -162,7 +162,9 @@ v1::FolderFacts ReadFolder(const std::string& path) {
 fs::path FindNearestExisting(const fs::path& path) {
   std::error_code error;
   fs::path nearest = fs::absolute(path, error);
-  while (!fs::exists(nearest, error) && nearest.has_relative_path()) {
+  struct stat info {};
+  while (nearest.has_relative_path() && ::stat(nearest.c_str(), &info) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) break;
     nearest = nearest.parent_path();
   }
   return nearest;

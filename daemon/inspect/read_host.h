@@ -37,7 +37,8 @@ void ReadAddresses(v1::HostFacts* facts);
 // Looks at a folder that jobs use.
 v1::FolderFacts ReadFolder(const std::string& path);
 
-// Returns the folder itself, or its nearest existing parent.
+// Returns the folder itself, or its nearest existing parent. It may be a path that cannot be looked
+// at for another reason than that it is missing, which ReadFolder then reports.
 std::filesystem::path FindNearestExisting(const std::filesystem::path& path);
 
 }  // namespace ds::daemon

@@ -206,6 +206,14 @@ TEST(JudgeTest, AMissingDsrankFailsOnceWithTheReason) {
   EXPECT_THAT(JudgeDsrank(facts.dsrank(), "1.2.3").message(), HasSubstr("No such file"));
 }
 
+TEST(JudgeTest, TheHintOfADsrankThatHasOneIsShown) {
+  v1::DsrankFacts facts;
+  facts.set_problem("dsrank does not find its libtorch.so");
+  EXPECT_THAT(JudgeDsrank(facts, "").hint(), HasSubstr("scripts/setup.sh"));
+  facts.set_hint("set LD_LIBRARY_PATH");
+  EXPECT_EQ(JudgeDsrank(facts, "").hint(), "set LD_LIBRARY_PATH");
+}
+
 TEST(JudgeTest, WithoutGpusSmallSharedMemoryStopsNothing) {
   v1::HostFacts facts = GoodHost();
   facts.clear_gpus();

@@ -143,6 +143,17 @@ TEST_F(ReadHostTest, AFolderIsReadWithItsProblem) {
   EXPECT_FALSE(ReadFolder("/bin/true").missing());
 }
 
+TEST_F(ReadHostTest, AFolderThatCannotBeLookedAtIsNotMissing) {
+  fs::create_symlink("loop", root_.path() / "loop");
+  const fs::path below = root_.path() / "loop/run";
+  EXPECT_EQ(FindNearestExisting(below), below);
+  const v1::FolderFacts facts = ReadFolder(below.string());
+  EXPECT_EQ(facts.problem(), "Too many levels of symbolic links");
+  EXPECT_FALSE(facts.missing());
+  Write("file", "");
+  EXPECT_EQ(FindNearestExisting(root_.path() / "file/run"), root_.path() / "file");
+}
+
 TEST(ReadResourcesTest, FindsTheFactsOfEveryHost) {
   v1::HostFacts facts;
   ReadResources("/", &facts);
@@ -270,6 +281,16 @@ TEST(DsrankFacts, StrangeAnswersAreAProblemOrEmpty) {
   EXPECT_EQ(facts.libtorch(), "");
   EXPECT_FALSE(facts.amx_faults());
   EXPECT_EQ(facts.cuda_devices(), 0U);
+}
+
+TEST(DsrankFacts, AFileThatCannotBeExecutedIsAProblemWithItsReason) {
+  EXPECT_THAT(FindDsrank("", "").problem(), HasSubstr("no executable dsrank"));
+  EXPECT_THAT(FindDsrank("/nowhere/dsrank", "").problem(),
+              HasSubstr("no executable dsrank next to its dsrund: /nowhere/dsrank: No such file"));
+  const ds::testing::TemporaryFolder folder;
+  const fs::path loop = folder.path() / "loop";
+  fs::create_symlink("loop", loop);
+  EXPECT_EQ(FindDsrank(loop, "").problem(), loop.string() + ": Too many levels of symbolic links");
 }
 
 TEST(DsrankFacts, AProgramThatIsMissingOrFailsIsAProblem) {
