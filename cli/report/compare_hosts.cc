@@ -1,11 +1,8 @@
 #include "cli/report/compare_hosts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -48,22 +45,14 @@ std::string DescribeGpuMemory(const v1::HostFacts& facts) {
   return text;
 }
 
-// Small differences are the time that the answer took.
-std::string DescribeClock(const HostReport& host) {
-  if (host.facts.unix_nanos() == 0) return "unknown";
-  const std::int64_t seconds =
-      host.facts.unix_nanos() / 1'000'000'000 - host.unix_nanos / 1'000'000'000;
-  return std::abs(seconds) <= 1 ? "in step" : fmt::format("{:+} s", seconds);
-}
-
 struct ComparedFact {
   std::string_view name;
   std::string (*describe)(const HostReport& host);
 };
 
-// In the order of the report.
+// In the order of the report, by the names of its findings.
 constexpr std::array<ComparedFact, 28> kFacts = {{
-    {"dsrund", [](const HostReport& h) { return OrUnknown(h.facts.dsrun_version()); }},
+    {"dsrun", [](const HostReport& h) { return OrUnknown(h.facts.dsrun_version()); }},
     {"dsrank",
      [](const HostReport& h) {
        return h.facts.dsrank().problem().empty() ? OrUnknown(h.facts.dsrank().version())
@@ -90,7 +79,7 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
      [](const HostReport& h) {
        return DescribeIf(h.facts.has_processor(), daemon::JudgeCores(h.facts.processor()));
      }},
-    {"NUMA nodes",
+    {"NUMA",
      [](const HostReport& h) {
        return h.facts.has_processor() ? std::to_string(h.facts.processor().numa_nodes())
                                       : std::string("unknown");
@@ -117,7 +106,7 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
      [](const HostReport& h) {
        return DescribeLimit(h.facts.limits().has_processes(), h.facts.limits().processes());
      }},
-    {"workdir",
+    {"working_directory",
      [](const HostReport& h) {
        return DescribeFolder(h.facts.has_working_directory(), h.facts.working_directory());
      }},
@@ -138,7 +127,10 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
      [](const HostReport& h) {
        return DescribeIf(h.facts.has_infiniband_devices(), daemon::JudgeNetwork(h.facts));
      }},
-    {"clock", DescribeClock},
+    {"clock",
+     [](const HostReport& h) {
+       return daemon::JudgeClock(h.facts.unix_nanos(), h.unix_nanos).message();
+     }},
     {"no answer",
      [](const HostReport& h) {
        return h.facts.unanswered().empty() ? std::string("none") : h.facts.unanswered(0).message();

@@ -16,7 +16,7 @@ struct FactDifference {
     std::string value;
     std::vector<std::string> hosts;  // in the order of the reports
   };
-  std::string name;           // "GPU driver"
+  std::string name;           // "GPU driver"; the same as in findings
   std::vector<Group> groups;  // in the order of their first hosts
 };
 

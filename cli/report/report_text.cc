@@ -72,10 +72,15 @@ std::string FormatHint(const std::string& hint) {
   return FormatCell(std::string(kTextColumn, ' ') + "> ", hint);
 }
 
+// Returns the name of a fact in tables, which have little space. JSON has the full one.
+std::string_view ShortName(std::string_view name) {
+  return name == "working_directory" ? "workdir" : name;
+}
+
 std::string FormatFinding(const v1::Finding& finding, const std::string& text) {
-  return FormatCell(fmt::format("{:<5} {:<11} ", LevelName(finding.level()),
-                                finding.name() == "working_directory" ? "workdir" : finding.name()),
-                    text) +
+  return FormatCell(
+             fmt::format("{:<5} {:<11} ", LevelName(finding.level()), ShortName(finding.name())),
+             text) +
          FormatHint(finding.hint());
 }
 
@@ -133,7 +138,7 @@ std::string FormatDifferences(const std::vector<FactDifference>& differences) {
   constexpr std::size_t kColumn = 14;
   std::string table;
   for (const FactDifference& difference : differences) {
-    std::string head = fmt::format("  {:<11} ", difference.name);
+    std::string head = fmt::format("  {:<11} ", ShortName(difference.name));
     for (const FactDifference::Group& group : difference.groups) {
       table += FormatCell(std::exchange(head, std::string(kColumn, ' ')),
                           group.value + ": " + FormatHostList(group.hosts));

@@ -167,6 +167,7 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
   v1::HostFacts facts = ReadParts(std::move(parts), deadline);
   CompleteGpus(&facts);
   facts.set_dsrun_version(options.dsrun_version);
+  facts.set_dsrun_compiler(__VERSION__);
   facts.set_unix_nanos(Clock::System().UnixNanos());
   return facts;
 }

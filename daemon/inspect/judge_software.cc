@@ -19,7 +19,8 @@ std::pair<int, int> MajorMinor(const std::string& version) {
 }  // namespace
 
 v1::Finding JudgeDsrun(const v1::HostFacts& facts) {
-  return Ok("dsrun", fmt::format("{}, compiled by g++ {}", facts.dsrun_version(), __VERSION__));
+  return Ok("dsrun",
+            fmt::format("{}, compiled by g++ {}", facts.dsrun_version(), facts.dsrun_compiler()));
 }
 
 v1::Finding JudgeDsrank(const v1::DsrankFacts& facts, std::string_view dsrun_version) {

@@ -68,7 +68,7 @@ struct FactCase {
 
 TEST(CompareHostsTest, EachFactIsARow) {
   const FactCase cases[] = {
-      {"dsrund", [](HostReport& h) { h.facts.set_dsrun_version("9"); }, "9"},
+      {"dsrun", [](HostReport& h) { h.facts.set_dsrun_version("9"); }, "9"},
       {"Python", [](HostReport& h) { h.facts.mutable_python()->set_version("3.9"); }, "3.9"},
       {"torch", [](HostReport& h) { h.facts.mutable_python()->set_torch("2.1"); }, "2.1"},
       {"nproc", [](HostReport& h) { h.facts.mutable_limits()->set_processes(UINT64_MAX); },
@@ -84,11 +84,11 @@ TEST(CompareHostsTest, EachFactIsARow) {
        "1.00 KiB"},
       {"cache", [](HostReport& h) { h.facts.mutable_cache()->set_file_system("nfs4"); },
        "nfs4, 0 B"},
-      {"workdir", [](HostReport& h) { h.facts.mutable_working_directory()->set_problem("gone"); },
-       "gone"},
-      {"workdir", [](HostReport& h) { h.facts.mutable_working_directory()->set_missing(true); },
-       "not there"},
-      {"clock", [](HostReport& h) { h.unix_nanos = 5'000'000'000; }, "-5 s"},
+      {"working_directory",
+       [](HostReport& h) { h.facts.mutable_working_directory()->set_problem("gone"); }, "gone"},
+      {"working_directory",
+       [](HostReport& h) { h.facts.mutable_working_directory()->set_missing(true); }, "not there"},
+      {"clock", [](HostReport& h) { h.unix_nanos = 15'000'000'000; }, "15 s behind"},
       {"no answer", [](HostReport& h) { h.facts.add_unanswered()->set_message("/data"); }, "/data"},
   };
   for (const FactCase& each : cases) {
@@ -98,6 +98,29 @@ TEST(CompareHostsTest, EachFactIsARow) {
     ASSERT_EQ(differences.size(), 1U) << each.name;
     EXPECT_EQ(differences[0].name, each.name);
     EXPECT_EQ(differences[0].groups[1].value, each.value);
+  }
+}
+
+TEST(CompareHostsTest, AFactHasTheNameOfItsFinding) {
+  // Facts without a finding of their own, and the clock, which is judged by its caller.
+  std::vector<std::string> names = {"torch", "nproc", "GPU memory", "system", "clock"};
+  HostReport read = Host("h0");
+  read.facts.mutable_processor()->set_numa_nodes(2);
+  read.facts.mutable_memory()->set_total(1);
+  read.facts.mutable_limits()->set_open_files(1);
+  read.facts.mutable_limits()->set_locked_memory(1);
+  read.facts.mutable_shared_memory();
+  read.facts.mutable_working_directory();
+  read.facts.mutable_cache();
+  read.facts.mutable_python()->set_version("3.11");
+  read.facts.mutable_dsrank()->set_version("1.2.3");
+  read.facts.set_dsrun_version("1.2.3");
+  read.facts.add_gpus()->set_model("H100");
+  read.facts.set_infiniband_devices(1);
+  read.facts.add_unanswered()->set_message("/data");
+  for (const v1::Finding& each : daemon::JudgeHost(read.facts, 1)) names.push_back(each.name());
+  for (const FactDifference& each : CompareHosts({read, HostReport{.host = "h1", .facts = {}}})) {
+    EXPECT_THAT(names, ::testing::Contains(each.name));
   }
 }
 

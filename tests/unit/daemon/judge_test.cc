@@ -274,6 +274,8 @@ TEST(JudgeTest, FactsThatWereNotReadAreNotJudged) {
 
 TEST(JudgeTest, MessagesDescribeTheHost) {
   v1::HostFacts facts = GoodHost();
+  facts.set_dsrun_compiler("11.4.0");
+  EXPECT_EQ(JudgeDsrun(facts).message(), "1.2.3, compiled by g++ 11.4.0");
   EXPECT_EQ(JudgeGpus(facts).message(), "2 x H100");
   EXPECT_EQ(JudgeNetwork(facts).message(), "eth0 (100 Gbit/s)");
   EXPECT_EQ(JudgeFeatures(facts.processor()).message(), "avx2 avx512f amx_tile");
