@@ -26,6 +26,7 @@
 #include "daemon/inspect/judge.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/process/descriptor_table.h"
 #include "runtime/process/exit_process.h"
 
 namespace ds::cli {
@@ -62,15 +63,16 @@ StatusOr<int> ReportHere(const LaunchFlags& flags, bool json) {
                            .dsrank = self.parent_path() / "dsrank",
                            .working_directory = "",
                            .run_directory = flags.run_dir.empty() ? "runs" : flags.run_dir,
-                           .python = ""},
+                           .python = "",
+                           .open_files_of_ranks = RaiseOpenFilesLimit().rlim_cur},
                           std::chrono::steady_clock::now() + kTimeLimit);
   report.host = report.facts.name();
   if (report.facts.run_directory().problem().empty() && report.facts.has_run_directory()) {
     *report.facts.mutable_offload() = TryOffload(report.facts.run_directory().path());
   }
   // The daemon of this host gives each rank some descriptors: see JudgeOpenFiles.
-  const int ranks = std::max(report.facts.gpus_size(), 1);
-  report.findings = daemon::JudgeHost(report.facts, static_cast<std::uint32_t>(ranks));
+  const std::uint32_t ranks = std::max(report.facts.gpu_devices(), 1U);
+  report.findings = daemon::JudgeHost(report.facts, ranks);
   if (json) {
     PrintJson(FormatReportJson(report));
   } else {

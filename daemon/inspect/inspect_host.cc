@@ -166,6 +166,9 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
                    }});
   v1::HostFacts facts = ReadParts(std::move(parts), deadline);
   CompleteGpus(&facts);
+  if (options.open_files_of_ranks && facts.has_limits()) {
+    facts.mutable_limits()->set_open_files_of_ranks(*options.open_files_of_ranks);
+  }
   facts.set_dsrun_version(options.dsrun_version);
   facts.set_dsrun_compiler(__VERSION__);
   facts.set_unix_nanos(Clock::System().UnixNanos());

@@ -7,8 +7,10 @@
 // and changes nothing. Thread-safe.
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,8 @@ struct InspectOptions {
   std::string python;                    // an interpreter; "" = not asked
   // These override variables of `environment` for the interpreter.
   google::protobuf::RepeatedPtrField<v1::EnvironmentVariable> exports = {};
-  bool looks_at_cache = false;  // dsrun's own folder, for other hosts
+  std::optional<std::uint64_t> open_files_of_ranks = {};  // nullopt: those of this process
+  bool looks_at_cache = false;                            // dsrun's own folder, for other hosts
 };
 
 // Returns at the deadline at the latest. A part that has not answered by then is named in

@@ -117,6 +117,9 @@ v1::PrepareResponse ExamineHost(const v1::PrepareRequest& request, PreflightCont
                                 const TellCheck& tell) {
   tell("looking at the resources of the host");
   ReadResources("/", &context.facts);
+  if (context.open_files_of_ranks) {
+    context.facts.mutable_limits()->set_open_files_of_ranks(*context.open_files_of_ranks);
+  }
   v1::PrepareResponse response;
   response.set_core_count(context.facts.processor().usable_cores());
   response.set_machine(context.facts.machine());

@@ -7,6 +7,7 @@
 // facts that the job needs, with the functions of `dsrun report` (read_host.h, judge.h), and looks
 // for the job's own program and script.
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -20,11 +21,12 @@ namespace ds::daemon {
 namespace v1 = ::dsrun::v1;
 
 struct PreflightContext {
-  v1::HostFacts facts;                         // those of ReadResources
-  std::filesystem::path dsrank;                // empty if this host has none
-  std::string search_path;                     // the daemon's own PATH
-  std::string library_path;                    // the daemon's own LD_LIBRARY_PATH
-  std::optional<std::string> visible_devices;  // the daemon's own CUDA_VISIBLE_DEVICES
+  v1::HostFacts facts;                                    // those of ReadResources
+  std::filesystem::path dsrank;                           // empty if this host has none
+  std::string search_path;                                // the daemon's own PATH
+  std::string library_path;                               // the daemon's own LD_LIBRARY_PATH
+  std::optional<std::string> visible_devices;             // the daemon's own CUDA_VISIBLE_DEVICES
+  std::optional<std::uint64_t> open_files_of_ranks = {};  // nullopt: as for this process
 };
 
 // Receives the check that begins and may wait for a file system, in words.

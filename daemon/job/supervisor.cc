@@ -145,7 +145,13 @@ StatusOr<PreflightContext> Supervisor::BeginPrepare(const v1::PrepareRequest& re
                           options_.dsrank,
                           FindEnvironmentValue("PATH").value_or(""),
                           FindEnvironmentValue("LD_LIBRARY_PATH").value_or(""),
-                          FindEnvironmentValue("CUDA_VISIBLE_DEVICES")};
+                          FindEnvironmentValue("CUDA_VISIBLE_DEVICES"),
+                          FindOpenFilesOfRanks()};
+}
+
+std::optional<std::uint64_t> Supervisor::FindOpenFilesOfRanks() const {
+  if (options_.open_files.rlim_cur == RLIM64_INFINITY) return std::nullopt;
+  return options_.open_files.rlim_cur;
 }
 
 StatusOr<InspectOptions> Supervisor::BeginInspect(const v1::InspectRequest& request) {
@@ -157,6 +163,7 @@ StatusOr<InspectOptions> Supervisor::BeginInspect(const v1::InspectRequest& requ
                         .run_directory = "",
                         .python = request.python(),
                         .exports = request.environment(),
+                        .open_files_of_ranks = FindOpenFilesOfRanks(),
                         .looks_at_cache = true};
 }
 

@@ -106,6 +106,7 @@ class Supervisor {
   // Returns kNotFound unless this is the last generation launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
   std::optional<std::string> FindEnvironmentValue(std::string_view name) const;
+  std::optional<std::uint64_t> FindOpenFilesOfRanks() const;
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();
