@@ -14,6 +14,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/report_error.h"
+#include "cli/job/generation_state.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/user_signals.h"

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/dsrun.pb.h"
 #include "proto/host_facts.pb.h"
 
 namespace ds::daemon {

@@ -83,7 +83,7 @@ TEST_F(CommandLineTest, EmptyValuesOfAProgramAreItsOwn) {
 
 TEST_F(CommandLineTest, ReportTakesTheFlagsOfItsJob) {
   const std::string localhost = std::string(kExamples) + "localhost";
-  EXPECT_NE(Dsrun({"-H", localhost, "--run_dir", "runs", "report"}).status, 2);
+  EXPECT_NE(Dsrun({"-H", localhost, "--device", "cpu", "report"}).status, 2);
 }
 
 TEST_F(CommandLineTest, AnotherMachineIsRefusedNotReplacedByThisOne) {
