@@ -45,7 +45,7 @@ TEST_P(SshReportTest, OneTableForHostsThatAnswerAndThoseThatDoNot) {
   EXPECT_EQ(result.status, 3) << result.err;
   EXPECT_THAT(result.out, ::testing::StartsWith("report of 3 hosts\n"));
   EXPECT_THAT(result.out, HasSubstr("\nwhat differs\n"));
-  EXPECT_THAT(result.out, HasSubstr("No such file or directory: h1\n"));
+  EXPECT_THAT(result.out, HasSubstr("not there: h1\n"));
   EXPECT_THAT(result.out,
               HasSubstr("\nfail  workdir     h1: /no/such/folder: No such file or directory\n"));
   EXPECT_THAT(result.out, HasSubstr("\nhosts that cannot be used\nfail  refused     shut: "));
