@@ -1,7 +1,6 @@
 #include "runtime/base/process_stat.h"
 
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -9,7 +8,8 @@ namespace ds {
 
 std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  std::getline(file, text, '\0');  // the process may end meanwhile: an iterator would throw
   // The text is "PID (NAME) STATE PARENT ..."; NAME may contain any byte.
   const std::size_t name_begin = text.find('('), name_end = text.rfind(')');
   if (name_begin == std::string::npos || name_end == std::string::npos) return std::nullopt;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -22,7 +21,8 @@ constexpr std::uint64_t kUnlimitedV1 = std::uint64_t{1} << 62;
 // The mounts as seen below `root`.
 std::vector<Mount> ReadMounts(const fs::path& root) {
   std::ifstream file(root / "proc/self/mountinfo");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  std::getline(file, text, '\0');
   std::vector<Mount> mounts = ParseMountTable(text);
   for (Mount& mount : mounts) mount.point = root / fs::path(mount.point).relative_path();
   return mounts;

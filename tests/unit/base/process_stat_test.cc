@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <thread>
 
 namespace ds {
 namespace {
@@ -48,6 +49,19 @@ TEST(ProcessStatTest, OfAStoppedChildWithANameThatLooksLikeFields) {
   ::kill(child, SIGKILL);
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_FALSE(ReadProcessStat(child).has_value());
+}
+
+// Reading fails then, if the file was opened before.
+TEST(ProcessStatTest, OfProcessesThatEndMeanwhile) {
+  for (int round = 0; round < 300; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) ::_exit(0);
+    std::thread reaper([child] { ::waitpid(child, nullptr, 0); });
+    while (ReadProcessStat(child).has_value()) {
+    }
+    reaper.join();
+  }
 }
 
 }  // namespace
