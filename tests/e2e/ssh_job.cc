@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -95,6 +96,27 @@ void SshJob::RemoveLastMessages(int host) {
 nlohmann::json SshJob::Verdict() const {
   const auto text = ReadFile(run() / "verdict.json");
   return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json::object();
+}
+
+void SshJob::ExpectTakeovers(const std::string& second) {
+  Program dsrun(
+      Command({}, "echo up $RANK; until [ -e /tmp/go ]; do sleep 0.1; done; rm /tmp/go; echo went"),
+      {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("0@h0: up 0\n")) << dsrun.err();
+  ASSERT_TRUE(dsrun.WaitForOutput("1@" + second + ": up 1\n")) << dsrun.err();
+  std::string told;
+  for (int kill = 0; kill < 2; ++kill) {
+    ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+    told +=
+        "dsrun: the agent of the job was ended by signal 9; another one has taken over, and the "
+        "ranks go on; output that was on its way here is in the run directory only\n";
+    ASSERT_TRUE(dsrun.WaitForOutput(told)) << dsrun.err();
+  }
+  for (int i = 0; i < 2; ++i) OnHost(i, "touch /tmp/go");
+  const ProgramResult result = dsrun.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00001.out"), "up 1\nwent\n");
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
 }
 
 pid_t SshJob::AgentPid() const {

@@ -18,11 +18,6 @@
 
 namespace ds::testing {
 
-// dsrun prints this when another agent has taken the place of a killed one.
-inline constexpr char kTakenOver[] =
-    "dsrun: the agent of the job was ended by signal 9; another one has taken over, and the ranks "
-    "go on; output that was on its way here is in the run directory only\n";
-
 class SshJob : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -46,6 +41,9 @@ class SshJob : public ::testing::Test {
   // Daemons that were not released leave their last messages.
   void RemoveLastMessages(int host);
   nlohmann::json Verdict() const;
+  // Kills the agent of a job on two hosts twice while its ranks run, and expects them to end well
+  // and to lose nothing. `second` is the name of the second host in the hostfile.
+  void ExpectTakeovers(const std::string& second);
   // The process that runs the job; dsrun is its front.
   pid_t AgentPid() const;
   std::string OnHost(int index, const std::string& script);

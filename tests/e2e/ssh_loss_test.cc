@@ -63,22 +63,7 @@ TEST_F(SshLossTest, AKilledDsrunLeavesNothing) {
 TEST_F(SshLossTest, AnotherAgentTakesOverTheHostsOfAKilledOne) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
-  Program dsrun(
-      Command({}, "echo up $RANK; until [ -e /tmp/go ]; do sleep 0.1; done; rm /tmp/go; echo went"),
-      {.environment = hosts().Environment(), .working_directory = folder()});
-  ASSERT_TRUE(dsrun.WaitForOutput("0@h0: up 0\n")) << dsrun.err();
-  ASSERT_TRUE(dsrun.WaitForOutput("1@h1: up 1\n")) << dsrun.err();
-  std::string told;
-  for (int kill = 0; kill < 2; ++kill) {
-    ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
-    told += kTakenOver;
-    ASSERT_TRUE(dsrun.WaitForOutput(told)) << dsrun.err();
-  }
-  for (int i = 0; i < 2; ++i) OnHost(i, "touch /tmp/go");
-  const ProgramResult result = dsrun.Wait();
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00001.out"), "up 1\nwent\n");
-  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+  ExpectTakeovers("h1");
 }
 
 TEST_F(SshLossTest, NothingIsLeftOfAKilledDaemon) {

@@ -98,21 +98,7 @@ TEST_P(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
 
 TEST_P(SshTunnelTest, AnotherAgentOpensTheTunnelAgain) {
   HideBehindTheFirst();
-  Program dsrun(
-      Command({}, "echo up $RANK; until [ -e /tmp/go ]; do sleep 0.1; done; rm /tmp/go; echo went"),
-      {.environment = hosts().Environment(), .working_directory = folder()});
-  ASSERT_TRUE(dsrun.WaitForOutput("1@behind: up 1\n")) << dsrun.err();
-  std::string told;
-  for (int kill = 0; kill < 2; ++kill) {
-    ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
-    told += kTakenOver;
-    ASSERT_TRUE(dsrun.WaitForOutput(told)) << dsrun.err();
-  }
-  for (int i = 0; i < 2; ++i) OnHost(i, "touch /tmp/go");
-  const ProgramResult result = dsrun.Wait();
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(*ReadFile(run() / "logs/0/rank-00001.out"), "up 1\nwent\n");
-  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+  ExpectTakeovers("behind");
 }
 
 TEST_P(SshTunnelTest, AHostThatAnotherAgentCannotReachIsLost) {
