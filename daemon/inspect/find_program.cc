@@ -54,6 +54,16 @@ StatusOr<std::string> FindProgram(const std::string& program, std::string_view s
   return program;
 }
 
+std::optional<std::string> FindEnvironmentValue(const std::vector<std::string>& environment,
+                                                std::string_view name) {
+  for (const std::string& entry : environment) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return std::nullopt;
+}
+
 std::string DescribeSearch(const std::string& program, const std::string& working_directory) {
   const std::string text = "looking for program ";
   if (program.find('/') == std::string::npos) return text + program + " in PATH";

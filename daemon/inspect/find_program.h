@@ -5,8 +5,10 @@
 // Reads the file system, which may not answer. Thread-safe.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -24,5 +26,9 @@ std::string DescribeSearch(const std::string& program, const std::string& workin
 // exists and may not be executed.
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view search_path,
                                   const std::filesystem::path& working_directory);
+
+// Returns the value of a variable among entries "NAME=value"; nullopt if it is not there.
+std::optional<std::string> FindEnvironmentValue(const std::vector<std::string>& environment,
+                                                std::string_view name);
 
 }  // namespace ds::daemon

@@ -49,15 +49,6 @@ void AddUnanswered(const std::string& message, const std::string& hint, v1::Host
   part->set_hint(hint);
 }
 
-std::string FindVariable(const InspectOptions& options, std::string_view name) {
-  for (const std::string& entry : options.environment) {
-    if (entry.starts_with(name) && entry.substr(name.size()).starts_with('=')) {
-      return entry.substr(name.size() + 1);
-    }
-  }
-  return "";
-}
-
 using FolderField = v1::FolderFacts* (v1::HostFacts::*)();
 
 FactsPart MakeFolderPart(const std::string& what, const std::string& path, FolderField field) {
@@ -98,7 +89,7 @@ std::chrono::nanoseconds LimitPrograms(Deadline deadline) {
 
 // Apart from the driver's files: nvidia-smi may hang where they can be read.
 FactsPart MakeNvidiaSmiPart(const InspectOptions& options, Deadline deadline) {
-  std::string path = FindVariable(options, "PATH");
+  std::string path = FindEnvironmentValue(options.environment, "PATH").value_or("");
   if (path.empty()) path = kDefaultSearchPath;
   const auto read = [path, limit = LimitPrograms(deadline)](v1::HostFacts* facts) {
     if (HasNvidiaDriver()) AskNvidiaSmi(path, limit, facts);
@@ -149,7 +140,7 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
     parts.push_back(MakeNewFolderPart("run directory", options.run_directory,
                                       &v1::HostFacts::mutable_run_directory));
   }
-  const std::string home = FindVariable(options, "HOME");
+  const std::string home = FindEnvironmentValue(options.environment, "HOME").value_or("");
   if (options.looks_at_cache && !home.empty()) {
     parts.push_back(
         MakeNewFolderPart("cache folder", home + "/.cache/dsrun", &v1::HostFacts::mutable_cache));

@@ -14,6 +14,7 @@
 
 #include "daemon/host/orphans.h"
 #include "daemon/inspect/child_output.h"
+#include "daemon/inspect/find_program.h"
 #include "daemon/inspect/judge.h"
 #include "daemon/ranks/rank_input.h"
 #include "proto/lease.h"
@@ -129,24 +130,16 @@ Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t gene
   return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
 }
 
-std::optional<std::string> Supervisor::FindEnvironmentValue(std::string_view name) const {
-  for (const std::string& entry : options_.environment) {
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
-      return entry.substr(name.size() + 1);
-    }
-  }
-  return std::nullopt;
-}
-
 StatusOr<PreflightContext> Supervisor::BeginPrepare(const v1::PrepareRequest& request) {
   DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
   DS_RETURN_IF_ERROR(CheckProtocol(request, HostName()));
-  return PreflightContext{{},
-                          options_.dsrank,
-                          FindEnvironmentValue("PATH").value_or(""),
-                          FindEnvironmentValue("LD_LIBRARY_PATH").value_or(""),
-                          FindEnvironmentValue("CUDA_VISIBLE_DEVICES"),
-                          FindOpenFilesOfRanks()};
+  return PreflightContext{
+      {},
+      options_.dsrank,
+      FindEnvironmentValue(options_.environment, "PATH").value_or(""),
+      FindEnvironmentValue(options_.environment, "LD_LIBRARY_PATH").value_or(""),
+      FindEnvironmentValue(options_.environment, "CUDA_VISIBLE_DEVICES"),
+      FindOpenFilesOfRanks()};
 }
 
 std::optional<std::uint64_t> Supervisor::FindOpenFilesOfRanks() const {

@@ -105,7 +105,6 @@ class Supervisor {
   v1::Finding LeasePort(std::uint32_t port, std::uint32_t generation);
   // Returns kNotFound unless this is the last generation launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
-  std::optional<std::string> FindEnvironmentValue(std::string_view name) const;
   std::optional<std::uint64_t> FindOpenFilesOfRanks() const;
   void OnSignal();
   void OnRanksEnded();
