@@ -34,6 +34,7 @@ struct Frozen {
   bool run_folder = false;
   bool home = false;
   bool temporary = false;  // $XDG_RUNTIME_DIR
+  bool programs = false;   // dsrun, dsrund and the program of the rank
 };
 
 class FrozenTest : public ::testing::Test {
@@ -44,9 +45,20 @@ class FrozenTest : public ::testing::Test {
     return path;
   }
 
+  // Copies them behind the mount, so that their pages are read through it.
+  void CopyPrograms() const {
+    const fs::path folder = folder_.path() / "backing" / "programs";
+    fs::create_directory(folder);
+    for (const char* name : {"dsrun", "dsrund"}) {
+      fs::copy_file(fs::path(DS_BIN_DIR) / name, folder / name);
+    }
+    fs::copy_file(fs::canonical("/bin/sh"), folder / "sh");
+  }
+
   // The rank reports its pid, and then writes without an end.
   std::vector<std::string> Command(const Frozen& frozen) const {
-    return {DS_BIN_DIR "/dsrun",
+    const fs::path programs = folder_.path() / "frozen" / "programs";
+    return {frozen.programs ? (programs / "dsrun").string() : DS_BIN_DIR "/dsrun",
             "--device",
             "cpu",
             "--num_gpus",
@@ -56,13 +68,14 @@ class FrozenTest : public ::testing::Test {
             "--run_dir",
             (Place(frozen.run_folder, "runs") / "run").string(),
             "--",
-            "/bin/sh",
+            frozen.programs ? (programs / "sh").string() : "/bin/sh",
             "-c",
             "echo rank $$ runs >&2; while :; do echo line; sleep 0.01; done"};
   }
 
   // Runs in a child, which has the mount. Returns the name of a broken promise, or "".
   std::string StopTwice(const Frozen& frozen, const FuseMount& mount) const {
+    if (frozen.programs) CopyPrograms();
     const UniqueFd output(::open((Place(frozen.output, "out") / "out").c_str(),
                                  O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     Program dsrun(Command(frozen),
@@ -114,6 +127,7 @@ TEST_F(FrozenTest, TheFileOfStandardOutput) { ExpectEnds({.output = true}); }
 TEST_F(FrozenTest, TheRunFolder) { ExpectEnds({.run_folder = true}); }
 TEST_F(FrozenTest, TheHomeFolder) { ExpectEnds({.home = true}); }
 TEST_F(FrozenTest, TheTemporaryFolder) { ExpectEnds({.temporary = true}); }
+TEST_F(FrozenTest, TheProgramFiles) { ExpectEnds({.programs = true}); }
 
 }  // namespace
 }  // namespace ds::testing
