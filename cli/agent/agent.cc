@@ -31,6 +31,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/process/load_program.h"
 #include "runtime/process/thread_quota.h"
 
 namespace ds::cli {
@@ -336,6 +337,7 @@ Status Agent::Start(UniqueFd first_front) try {
 }
 
 int Agent::RunSession() {
+  LoadProgram();  // also for its guardian and the first front, which execute the same file
   if (const Status listed = RegisterJob(job_.plan.job_id, job_.plan.run_directory); !listed.ok()) {
     LogWarning("dsrun ps does not list this job: " + listed.message());
   }

@@ -19,6 +19,7 @@
 #include "proto/grpc_threads.h"
 #include "proto/set_up_grpc.h"
 #include "runtime/base/log.h"
+#include "runtime/process/load_program.h"
 #include "runtime/process/thread_quota.h"
 
 namespace ds::daemon {
@@ -154,6 +155,8 @@ v1::PrepareResponse DaemonService::ExamineInTime(const v1::PrepareRequest& reque
                                                  std::chrono::nanoseconds limit) {
   const auto examined = worker_.Run<v1::PrepareResponse>(
       [request, context](const Worker::TellStep& tell) {
+        tell("reading dsrund into memory");  // before it has ranks to stop
+        LoadProgram();
         return ExamineHost(request, context, tell);
       },
       std::chrono::steady_clock::now() + limit);

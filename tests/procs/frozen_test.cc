@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,14 +47,30 @@ class FrozenTest : public ::testing::Test {
     return path;
   }
 
-  // Copies them behind the mount, so that their pages are read through it.
-  void CopyPrograms() const {
-    const fs::path folder = folder_.path() / "backing" / "programs";
-    fs::create_directory(folder);
-    for (const char* name : {"dsrun", "dsrund"}) {
-      fs::copy_file(fs::path(DS_BIN_DIR) / name, folder / name);
+  // Copies them behind the mount, so that their pages are read through it. Returns them opened
+  // there, because an open drops the pages that the kernel has of a file.
+  std::vector<UniqueFd> CopyPrograms() const {
+    const fs::path backing = folder_.path() / "backing" / "programs";
+    fs::create_directory(backing);
+    std::vector<UniqueFd> opened;
+    for (const fs::path program : {DS_BIN_DIR "/dsrun", DS_BIN_DIR "/dsrund", "/bin/sh"}) {
+      fs::copy_file(fs::canonical(program), backing / program.filename());
+      const fs::path copy = folder_.path() / "frozen" / "programs" / program.filename();
+      opened.emplace_back(::open(copy.c_str(), O_RDONLY | O_CLOEXEC));
     }
-    fs::copy_file(fs::canonical("/bin/sh"), folder / "sh");
+    return opened;
+  }
+
+  // Root's programs may lock their memory, and are then in it anyway.
+  static void ForbidLocking() {
+    ::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK);
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_MEMLOCK, &none);
+  }
+
+  // Leaves the pages that processes have mapped, as a lack of memory does at first.
+  static void DropPages(const std::vector<UniqueFd>& files) {
+    for (const UniqueFd& file : files) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
   // The rank reports its pid, and then writes without an end.
@@ -75,7 +93,11 @@ class FrozenTest : public ::testing::Test {
 
   // Runs in a child, which has the mount. Returns the name of a broken promise, or "".
   std::string StopTwice(const Frozen& frozen, const FuseMount& mount) const {
-    if (frozen.programs) CopyPrograms();
+    std::vector<UniqueFd> programs;
+    if (frozen.programs) {
+      ForbidLocking();
+      programs = CopyPrograms();
+    }
     const UniqueFd output(::open((Place(frozen.output, "out") / "out").c_str(),
                                  O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     Program dsrun(Command(frozen),
@@ -88,6 +110,7 @@ class FrozenTest : public ::testing::Test {
     const pid_t pid = std::stoi(dsrun.err().substr(dsrun.err().find("rank ") + 5));
     const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!rank.valid()) return "the rank has ended";
+    DropPages(programs);
     mount.Freeze();
     dsrun.Signal(SIGINT);
     dsrun.Signal(SIGTERM);
@@ -96,6 +119,14 @@ class FrozenTest : public ::testing::Test {
     const int status = dsrun.Wait().status;
     mount.Thaw();
     if (!ended) return "the rank lives on";
+    // Nothing that the stop needs is frozen: it is a usual one.
+    if (frozen.programs && dsrun.err().find("of this machine") != std::string::npos) {
+      return "processes of dsrun had to be killed: " + dsrun.err();
+    }
+    if (frozen.programs &&
+        !fs::exists(folder_.path() / "sound" / "runs" / "run" / "verdict.json")) {
+      return "there is no verdict";
+    }
     return status == 130 || status == 143 ? "" : "the status is " + std::to_string(status);
   }
 
