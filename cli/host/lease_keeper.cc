@@ -141,9 +141,9 @@ void LeaseKeeper::Listen(OnChange on_change) {
   state_->on_change = std::move(on_change);
 }
 
-std::optional<OwnPause> LeaseKeeper::FindOwnPause() const {
+std::optional<OwnPause> LeaseKeeper::FindOwnPause(std::optional<int> number) const {
   const std::lock_guard lock(state_->mutex);
-  return state_->table.FindOwnPause(state_->read_clocks().boot);
+  return state_->table.FindOwnPause(state_->read_clocks().boot, number);
 }
 
 void LeaseKeeper::Release() {

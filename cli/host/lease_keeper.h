@@ -44,8 +44,9 @@ class LeaseKeeper {
   // Sets the callback for changes. It receives earlier changes soon after.
   void Listen(OnChange on_change);
   // Returns the last recent time in which this process did not run for so large a part of a lease
-  // that hosts may have ended their ranks because of it; nullopt if there was none.
-  std::optional<OwnPause> FindOwnPause() const;
+  // that hosts may have ended their ranks because of it; nullopt if there was none. With the number
+  // of a host, it need not be recent, but may have cost the lease of that host.
+  std::optional<OwnPause> FindOwnPause(std::optional<int> number) const;
   // Tells all daemons that are not lost to end, and waits a moment for their responses. Afterwards
   // no lease is renewed and no callback runs.
   void Release();

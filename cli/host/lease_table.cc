@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/lease.h"
+
 namespace ds::cli {
 namespace {
 
@@ -11,6 +13,9 @@ namespace {
 constexpr int kRenewalsPerLease = 6;
 constexpr std::chrono::milliseconds kLongestInterval{1500};
 constexpr int kLooksPerRenewal = 4;  // and so soon a renewal that failed is tried again
+// A daemon whose lease is over ends its ranks, and answers meanwhile.
+constexpr std::chrono::seconds kLongestEnd =
+    dsrun::v1::kLongestLeaseGrace + dsrun::v1::kLeaseKillAfter;
 
 }  // namespace
 
@@ -30,6 +35,7 @@ std::vector<int> LeaseTable::TakeDue(Time now) {
   for (auto& [number, host] : hosts_) {
     if (host.renewing || host.told == HostGrade::kLost || now < host.next_renewal) continue;
     host.renewing = true;
+    host.renewal_sent = now;
     host.next_renewal = now + renewal_interval_;
     due.push_back(number);
   }
@@ -41,6 +47,7 @@ void LeaseTable::OnRenewed(int number, const Status& answer, Time now) {
   host.renewing = false;
   if (answer.ok()) {
     host.liveness.OnAnswer(now);
+    if (host.renewal_sent >= host.outlives_pause_at) host.pause.reset();
     // The first answer is there to be named by the next renewal: only then the lease is longer.
     if (!std::exchange(host.has_answered, true)) host.next_renewal = now;
   } else {
@@ -82,6 +89,7 @@ std::vector<int> LeaseTable::present() const {
 
 void LeaseTable::EndWait(const OwnPauses::Clocks& now) {
   const OwnPause pause = pauses_.EndWait(now);
+  if (CostsLeases(pause)) RememberPause(pause, now.awake);
   // The clock of silence stands still while the machine sleeps.
   const Time excess = pause.length - pause.asleep - look_interval_;
   if (excess < renewal_interval_) return;
@@ -93,12 +101,24 @@ void LeaseTable::EndWait(const OwnPauses::Clocks& now) {
   }
 }
 
-std::optional<OwnPause> LeaseTable::FindOwnPause(Time now) const {
-  const OwnPause pause = pauses_.FindLongest(now);
-  // A lease counts from an answer that a later renewal has named: on a busy machine, and before the
-  // first renewals, most of it is over when the pause begins.
-  if (pause.length < lease_ / 3) return std::nullopt;
-  return pause;
+// A lease counts from an answer that a later renewal has named: on a busy machine, and before the
+// first renewals, most of it is over when the pause begins.
+bool LeaseTable::CostsLeases(const OwnPause& pause) const { return pause.length >= lease_ / 3; }
+
+void LeaseTable::RememberPause(const OwnPause& pause, Time now) {
+  for (auto& [number, host] : hosts_) {
+    if (host.told == HostGrade::kLost) continue;
+    if (!host.pause.has_value() || host.pause->length <= pause.length) host.pause = pause;
+    host.outlives_pause_at = now + lease_ + kLongestEnd;
+  }
+}
+
+std::optional<OwnPause> LeaseTable::FindOwnPause(Time now, std::optional<int> number) const {
+  const OwnPause recent = pauses_.FindLongest(now);
+  if (CostsLeases(recent)) return recent;
+  if (!number.has_value()) return std::nullopt;
+  const auto host = hosts_.find(*number);
+  return host == hosts_.end() ? std::nullopt : host->second.pause;
 }
 
 }  // namespace ds::cli

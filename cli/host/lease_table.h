@@ -68,8 +68,11 @@ class LeaseTable {
   void BeginWait(const OwnPauses::Clocks& now) { pauses_.BeginWait(now); }
   void EndWait(const OwnPauses::Clocks& now);
   // Returns the last time, shortly before `now` by BootTime(), in which this process did not run
-  // for so large a part of a lease that hosts may have ended their ranks because of it.
-  std::optional<OwnPause> FindOwnPause(Time now) const;
+  // for so large a part of a lease that hosts may have ended their ranks because of it. For a host,
+  // given by its number, such a time counts until the host answers when it can no longer end
+  // because of it: the loss of a host that nobody needs at the moment is noticed much later. An
+  // unknown number is allowed.
+  std::optional<OwnPause> FindOwnPause(Time now, std::optional<int> number = std::nullopt) const;
 
  private:
   struct Host {
@@ -80,7 +83,12 @@ class LeaseTable {
     bool renewing = false;
     bool has_answered = false;
     Time last_silence{};  // when the host was last not alive
+    Time renewal_sent{};
+    std::optional<OwnPause> pause = {};  // the longest that may have cost its lease
+    Time outlives_pause_at{};
   };
+  bool CostsLeases(const OwnPause& pause) const;
+  void RememberPause(const OwnPause& pause, Time now);
   HostChange MakeChange(int number, HostGrade grade, Time now, std::int64_t unix_nanos);
 
   const Time lease_;

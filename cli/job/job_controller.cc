@@ -83,8 +83,8 @@ JobController::JobController(JobPlan job, const Program* program,
            .has_input = options.input != nullptr,
            .draw_key = DrawRankKey,
            .find_own_pause =
-               [leases = options.leases] {
-                 return leases == nullptr ? std::nullopt : leases->FindOwnPause();
+               [leases = options.leases](std::optional<int> number) {
+                 return leases == nullptr ? std::nullopt : leases->FindOwnPause(number);
                },
            .unix_nanos = [] { return Clock::System().UnixNanos(); },
            .convert_time =

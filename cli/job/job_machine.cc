@@ -289,9 +289,7 @@ void JobMachine::On(const UserSignal& signal) {
 }
 
 void JobMachine::On(const HostChange& change) {
-  if (change.grade != HostGrade::kLost) return;
-  early_losses_[change.host] = change;
-  if (!pause_.has_value()) pause_ = parts_.find_own_pause();  // it is forgotten soon
+  if (change.grade == HostGrade::kLost) early_losses_[change.host] = change;
 }
 
 void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
@@ -587,7 +585,7 @@ void JobMachine::ConcludeEarlyLosses() {
 
 void JobMachine::FollowGeneration() {
   // When it is heard of, and not when the last host has ended its ranks: pauses are forgotten.
-  if (run_->failed() && !pause_.has_value()) pause_ = parts_.find_own_pause();
+  if (run_->failed() && !pause_.has_value()) pause_ = parts_.find_own_pause(std::nullopt);
   if (!run_->ended()) return;
   if (parts_.keep_state) parts_.keep_state(std::nullopt);
   for (const int node_rank : run_->lost()) Lose(node_rank, run_->HasEnded(node_rank));
@@ -617,9 +615,13 @@ void JobMachine::End(JobOutcome outcome) {
 }
 
 JobOutcome JobMachine::JudgeOwnPause(JobOutcome outcome) const {
-  const std::optional<OwnPause> pause = pause_.has_value() ? pause_ : parts_.find_own_pause();
-  if (!pause.has_value()) return outcome;
   Verdict verdict = outcome.failure();
+  std::optional<int> number;  // of the daemon of the host that is blamed
+  for (std::size_t i = 0; i < prepared_.size(); ++i) {
+    if (job_.world.hosts[i].host == verdict.host) number = prepared_[i].number;
+  }
+  const std::optional<OwnPause> pause = pause_.has_value() ? pause_ : parts_.find_own_pause(number);
+  if (!pause.has_value()) return outcome;
   const bool is_loss = verdict.cause == Cause::kHostLost || verdict.cause == Cause::kDaemonLost;
   const bool is_leased =
       std::any_of(job_.world.hosts.begin(), job_.world.hosts.end(),

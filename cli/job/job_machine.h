@@ -114,8 +114,9 @@ class JobMachine {
     UserStop* stop;  // the user's stop requests; receives the job's phases
     bool has_input = false;
     std::function<std::string()> draw_key;  // makes the key of each generation's ranks
-    std::function<std::optional<OwnPause>()> find_own_pause;  // LeaseKeeper::FindOwnPause
-    std::function<std::int64_t()> unix_nanos;                 // this machine's clock
+    std::function<std::optional<OwnPause>(std::optional<int> number)>
+        find_own_pause;                        // LeaseKeeper::FindOwnPause
+    std::function<std::int64_t()> unix_nanos;  // this machine's clock
     ConvertTimeCallback convert_time;
     AbsentHosts absent = {};  // to be replaced by spares
     // Receives the state of a generation before its ranks are launched, without the daemons;

@@ -48,9 +48,9 @@ void SimulatedJob::MakeMachine() {
   parts.keep_state = [this](std::optional<v1::JobState> state) { kept_ = std::move(state); };
   parts.draw_key = [] { return std::string("key"); };
   parts.unix_nanos = [this] { return clock_.now().count(); };
-  parts.find_own_pause = [this]() -> std::optional<cli::OwnPause> {
+  parts.find_own_pause = [this](std::optional<int> number) -> std::optional<cli::OwnPause> {
     if (mistakes_.pauses_go_unnoticed) return std::nullopt;
-    return table_->FindOwnPause(clock_.now());
+    return table_->FindOwnPause(clock_.now(), number);
   };
   parts.convert_time = [this](int number, Time boot_time) {
     return ConvertTime(number, boot_time);

@@ -20,7 +20,8 @@ constexpr milliseconds kReconnectAfter{300};
 
 void SimulatedJob::Inject(const Fault& fault) {
   Trace("fault " + std::to_string(static_cast<int>(fault.kind)) + " at " +
-        std::to_string(fault.host));
+        std::to_string(fault.host) + " for " +
+        std::to_string(std::chrono::duration<double>(fault.length).count()) + " s");
   if (fault.kind == FaultKind::kPauseDsrun) return PauseDsrun(fault.length);
   if (fault.kind == FaultKind::kUserSignal) return SendUserSignal();
   if (fault.kind == FaultKind::kFailEverywhere) return FailEverywhere();

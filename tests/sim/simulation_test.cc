@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <iostream>
 #include <map>
 #include <string>
 
@@ -22,6 +23,15 @@ constexpr std::uint64_t kSeeds = 1000;
 std::uint64_t CountSeeds() {
   const char* const wanted = std::getenv("DSRUN_SIM_SEEDS");
   return wanted == nullptr ? kSeeds : std::stoull(wanted);
+}
+
+// DSRUN_SIM_SEED=1394 tells one story, with --gtest_also_run_disabled_tests.
+TEST(SimulationTest, DISABLED_OneSeed) {
+  const char* const wanted = std::getenv("DSRUN_SIM_SEED");
+  const std::uint64_t seed = wanted == nullptr ? 0 : std::stoull(wanted);
+  const Ending ending = Play(DrawScenario(seed), seed);
+  std::cout << ending.trace;
+  for (const std::string& violation : ending.violations) ADD_FAILURE() << violation;
 }
 
 TEST(SimulationTest, InvariantsHold) {

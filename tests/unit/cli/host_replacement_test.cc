@@ -52,7 +52,10 @@ class HostReplacementTest : public ::testing::Test, public Program {
                             .observer = &observer_,
                             .stop = &stop_,
                             .draw_key = [] { return std::string(); },
-                            .find_own_pause = [] { return std::optional<OwnPause>(); },
+                            .find_own_pause =
+                                [this](std::optional<int> number) {
+                                  return number == paused_for_ ? pause_ : std::nullopt;
+                                },
                             .unix_nanos = [] { return std::int64_t{0}; }};
     for (int i = 0; i < 2; ++i) {
       if (hosts_[i].is_down) {
@@ -125,6 +128,8 @@ class HostReplacementTest : public ::testing::Test, public Program {
   bool has_spares_ = true;
   std::string master_addr_;
   std::optional<std::chrono::nanoseconds> lease_from_;
+  std::optional<OwnPause> pause_;  // that cost the lease of the daemon with the number below
+  int paused_for_ = -1;
   testing::RecordingObserver observer_;
   UserStop stop_;
   std::optional<JobMachine> machine_;
@@ -294,6 +299,25 @@ TEST_F(HostReplacementTest, ASpareIsPreferredToTheLostHost) {
   KillDaemon();
   EXPECT_THAT(started_, ElementsAre(2));
   EXPECT_THAT(observer_.notices, Not(Contains(HasSubstr("trying again"))));
+}
+
+// Host a is lost in a pause of dsrun, and nobody needs it until host b is back.
+TEST_F(HostReplacementTest, APauseIsBlamedForAHostWhoseLossMattersLater) {
+  has_spares_ = false;
+  max_restarts_ = 1;
+  Begin();
+  hosts_[1].is_down = true;
+  KillDaemon();
+  pause_ = OwnPause{.length = 9s};
+  paused_for_ = 0;
+  Feed(HostChange{.host = 0,
+                  .grade = HostGrade::kLost,
+                  .before = HostGrade::kLost,
+                  .probe = ProbeResult{Reachability::kListening, "probed"}});
+  hosts_[1].is_down = false;
+  Pass(5s);
+  ASSERT_TRUE(machine_->ended());
+  EXPECT_EQ(machine_->outcome().failure().cause, Cause::kSuspended);
 }
 
 }  // namespace

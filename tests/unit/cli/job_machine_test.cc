@@ -36,7 +36,7 @@ class JobMachineTest : public ::testing::Test, public Program {
             .observer = &observer_,
             .stop = &stop_,
             .draw_key = [] { return std::string(); },
-            .find_own_pause = [] { return std::optional<OwnPause>(); },
+            .find_own_pause = [](std::optional<int>) { return std::optional<OwnPause>(); },
             .unix_nanos = [] { return std::int64_t{0}; }};
   }
   // Lets time pass, and answers what is asked then.
