@@ -45,10 +45,12 @@ inline constexpr milliseconds kDaemonWithoutGuardian{60'000};
 
 // Calls
 //
-// A call that waits for nothing. Then the daemon counts as silent; its lease decides.
+// A call that waits for nothing. Then the daemon counts as silent; its lease decides. In Prepare, a
+// Python interpreter gets half of this time at most.
 inline constexpr seconds kCall{30};
 // A look at a host. Its programs get half of this time; one of them loads LibTorch with its CUDA
-// libraries, perhaps from a cold disk.
+// libraries, perhaps from a cold disk. A Python interpreter gets 30 s
+// (daemon/inspect/python_facts.h).
 inline constexpr seconds kInspect{120};
 // A call that is repeated after a lost answer: Stop, input and shared values.
 inline constexpr seconds kRepeatedCall{5};

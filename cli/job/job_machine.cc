@@ -382,7 +382,7 @@ void JobMachine::WarnOfPythonDifference() {
   std::vector<HostPython> hosts;
   for (std::size_t i = 0; i < prepared_.size(); ++i) {
     const StatusOr<v1::PrepareResponse>& answer = prepared_[i].answer;
-    if (answer.ok() && answer->has_python()) {
+    if (answer.ok() && !answer->python().version().empty()) {
       hosts.push_back({job_.world.hosts[i].host, answer->python()});
     }
   }

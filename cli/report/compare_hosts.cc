@@ -59,9 +59,14 @@ constexpr std::array<ComparedFact, 28> kFacts = {{
                                                  : std::string("not usable");
      }},
     {"LibTorch", [](const HostReport& h) { return OrUnknown(h.facts.dsrank().libtorch()); }},
-    {"Python", [](const HostReport& h) { return OrUnknown(h.facts.python().version()); }},
+    {"Python",
+     [](const HostReport& h) {
+       return h.facts.python().problem().empty() ? OrUnknown(h.facts.python().version())
+                                                 : std::string("not usable");
+     }},
     {"torch",
      [](const HostReport& h) {
+       if (!h.facts.python().problem().empty()) return std::string("unknown");
        return h.facts.python().torch().empty() ? std::string("none") : h.facts.python().torch();
      }},
     {"kernel", [](const HostReport& h) { return OrUnknown(h.facts.kernel()); }},

@@ -84,7 +84,7 @@ class Child {
   // Reads until the answer is complete, or both streams and the process have ended. Returns false
   // after the deadline.
   StatusOr<bool> Read(const ChildCommand& command, Deadline deadline, ChildOutput* output);
-  // Ends the group and returns the exit status.
+  // Ends the group and returns the status of waitpid.
   StatusOr<int> Reap();
 
  private:
@@ -139,7 +139,15 @@ StatusOr<int> Child::Reap() {
   } while (reaped < 0 && errno == EINTR);
   pid_ = -1;
   if (reaped < 0) return ErrnoError(errno, "its exit status");
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return status;
+}
+
+std::string LastFilledLine(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return "";
+  const std::size_t newline = text.rfind('\n', end);
+  const std::size_t start = newline == std::string::npos ? 0 : newline + 1;
+  return text.substr(start, end - start + 1);
 }
 
 StatusOr<pid_t> Spawn(const ChildCommand& command, int out, int err) {
@@ -187,8 +195,17 @@ StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanos
   }
   StatusOr<int> status = child.Reap();
   if (!status.ok()) return status.status().WithContext(command.executable);
-  output.exit_status = *status;
+  output.signal = WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
+  output.exit_status = output.signal != 0 ? 128 + output.signal : WEXITSTATUS(*status);
   return output;
+}
+
+std::string DescribeEnd(const ChildOutput& output) {
+  const std::string end = output.signal != 0
+                              ? "was ended by signal " + std::to_string(output.signal)
+                              : "ended with status " + std::to_string(output.exit_status);
+  const std::string why = LastFilledLine(output.err);
+  return end + (why.empty() ? "" : ": " + why);
 }
 
 bool HasRunningPrograms() { return Running().count > 0; }

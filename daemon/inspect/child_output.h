@@ -31,7 +31,8 @@ struct ChildCommand {
 };
 
 struct ChildOutput {
-  int exit_status = 0;  // as in a shell: 128 + n for signal n; meaningless with is_complete
+  int exit_status = 0;  // as in a shell: 128 + n for signal n; meaningless if is_complete was true
+  int signal = 0;       // that ended the program; 0 = none; meaningless in the same case
   std::string out;
   std::string err;
 };
@@ -39,6 +40,10 @@ struct ChildOutput {
 // Returns at most 1 MiB of each stream. kDeadlineExceeded: the program gave no answer in
 // `time_limit`. Other errors: it did not start, or its exit status is unknown.
 StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanoseconds time_limit);
+
+// Describes the end of a program that failed: "ended with status 1: no module named encodings",
+// with the last line of its standard error, in which a failing program usually gives the reason.
+std::string DescribeEnd(const ChildOutput& output);
 
 // Returns whether a call of RunAndRead has a child process, or is about to start one.
 bool HasRunningPrograms();

@@ -29,15 +29,6 @@ bool FlagAt(const nlohmann::json& json, const char* pointer) {
   return field.is_boolean() && field.get<bool>();
 }
 
-// Returns the last line with text, in which a failing program usually gives the reason.
-std::string LastFilledLine(const std::string& text) {
-  const std::size_t end = text.find_last_not_of(" \r\n");
-  if (end == std::string::npos) return "";
-  const std::size_t newline = text.rfind('\n', end);
-  const std::size_t start = newline == std::string::npos ? 0 : newline + 1;
-  return text.substr(start, end - start + 1);
-}
-
 // Sets the reason why the file cannot run, if there is one.
 void FindProblem(const std::filesystem::path& dsrank, const std::string& library_path,
                  v1::DsrankFacts* facts) {
@@ -98,9 +89,7 @@ v1::DsrankFacts AskDsrank(const std::filesystem::path& dsrank,
   if (!output.ok()) {
     facts.set_problem(output.status().message());
   } else if (output->exit_status != 0) {
-    const std::string why = LastFilledLine(output->err);
-    facts.set_problem(dsrank.string() + " ended with status " +
-                      std::to_string(output->exit_status) + (why.empty() ? "" : ": " + why));
+    facts.set_problem(dsrank.string() + " " + DescribeEnd(*output));
   } else {
     facts = ParseDsrankFacts(output->out);
   }

@@ -1,9 +1,9 @@
 #include "daemon/inspect/inspect_host.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -68,7 +68,12 @@ FactsPart MakeNewFolderPart(const std::string& what, const std::string& path, Fo
   return {what + " " + WithFileSystem(path), kMountsHint, read};
 }
 
-FactsPart MakePythonPart(const InspectOptions& options) {
+// A program that gives no answer in time is no part that hangs.
+std::chrono::nanoseconds LimitPrograms(Deadline deadline) {
+  return (deadline - std::chrono::steady_clock::now()) * 3 / 4;
+}
+
+FactsPart MakePythonPart(const InspectOptions& options, Deadline deadline) {
   v1::PrepareRequest request;
   request.set_program(options.python);
   *request.mutable_environment() = options.exports;
@@ -76,15 +81,11 @@ FactsPart MakePythonPart(const InspectOptions& options) {
   const bool is_relative =
       options.python.find('/') != std::string::npos && options.python[0] != '/';
   if (is_relative) request.set_working_directory(options.working_directory);
-  const auto read = [request, environment = options.environment](v1::HostFacts* facts) {
-    *facts->mutable_python() = DescribePython(request, environment).value_or(v1::Python());
+  const auto limit = std::min<std::chrono::nanoseconds>(kPythonTimeout, LimitPrograms(deadline));
+  const auto read = [request, environment = options.environment, limit](v1::HostFacts* facts) {
+    *facts->mutable_python() = DescribePython(request, environment, limit);
   };
   return {"Python interpreter " + options.python, kMountsHint, read};
-}
-
-// A program that gives no answer in time is no part that hangs.
-std::chrono::nanoseconds LimitPrograms(Deadline deadline) {
-  return (deadline - std::chrono::steady_clock::now()) * 3 / 4;
 }
 
 // Apart from the driver's files: nvidia-smi may hang where they can be read.
@@ -150,7 +151,7 @@ v1::HostFacts InspectHost(const InspectOptions& options, Deadline deadline) {
                    [dsrank = options.dsrank, limit = LimitPrograms(deadline)](auto* facts) {
                      *facts->mutable_dsrank() = AskDsrank(dsrank, limit);
                    }});
-  if (!options.python.empty()) parts.push_back(MakePythonPart(options));
+  if (!options.python.empty()) parts.push_back(MakePythonPart(options, deadline));
   parts.push_back({"the kernel", "see the load of this host and dmesg", [](v1::HostFacts* facts) {
                      ReadResources("/", facts);
                      ReadDescription("/", facts);

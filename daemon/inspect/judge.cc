@@ -44,7 +44,7 @@ std::vector<v1::Finding> JudgeHost(const v1::HostFacts& facts, std::uint32_t ran
     add({JudgeDsrank(facts.dsrank(), facts.dsrun_version()), JudgeLibTorch(facts.dsrank()),
          JudgeCompiler(facts.dsrank())});
   }
-  if (facts.has_python()) add({JudgePython(facts)});
+  if (facts.has_python()) add({JudgePython(facts.python())});
   if (facts.has_processor()) {
     add({JudgeKernel(facts), JudgeProcessor(facts.processor()), JudgeFeatures(facts.processor()),
          JudgeAmx(facts), JudgeCores(facts.processor()), JudgeNuma(facts.processor())});

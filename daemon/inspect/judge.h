@@ -33,7 +33,7 @@ v1::Finding JudgeDsrank(const v1::DsrankFacts& facts, std::string_view dsrun_ver
 v1::Finding JudgeLibTorch(const v1::DsrankFacts& facts);
 v1::Finding JudgeCompiler(const v1::DsrankFacts& facts);
 v1::Finding JudgeKernel(const v1::HostFacts& facts);
-v1::Finding JudgePython(const v1::HostFacts& facts);
+v1::Finding JudgePython(const v1::Python& python);
 
 // In judge_machine.cc.
 v1::Finding JudgeProcessor(const v1::ProcessorFacts& facts);

@@ -68,14 +68,10 @@ v1::Finding JudgeKernel(const v1::HostFacts& facts) {
   return Ok("kernel", value);
 }
 
-v1::Finding JudgePython(const v1::HostFacts& facts) {
-  if (facts.python().version().empty()) {
-    return Warn("Python", "the interpreter is missing or does not answer",
-                "Python programs cannot run here: install it, or name another with --python");
-  }
-  const std::string& torch = facts.python().torch();
-  return Ok("Python",
-            facts.python().version() + (torch.empty() ? ", no torch" : ", torch " + torch));
+v1::Finding JudgePython(const v1::Python& python) {
+  if (!python.problem().empty()) return Warn("Python", python.problem(), python.hint());
+  const std::string& torch = python.torch();
+  return Ok("Python", python.version() + (torch.empty() ? ", no torch" : ", torch " + torch));
 }
 
 }  // namespace ds::daemon

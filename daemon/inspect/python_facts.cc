@@ -1,7 +1,10 @@
 #include "daemon/inspect/python_facts.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "daemon/inspect/child_output.h"
@@ -33,6 +36,14 @@ except Exception:
 print('\ndsrun-python %d.%d.%d %s' % (sys.version_info[:3] + (torch,)))
 )";
 
+constexpr char kMissingHint[] =
+    "Python programs cannot run here: install it, or name another with --python";
+constexpr char kBrokenHint[] =
+    "Python programs cannot run here: start it on this host by hand, or name another with --python";
+constexpr char kSlowHint[] =
+    "Python programs start slowly here: see the file systems of this host and their servers, or "
+    "name another with --python";
+
 using Variables = std::map<std::string, std::string>;
 
 Variables MergeEnvironment(const v1::PrepareRequest& request,
@@ -58,16 +69,43 @@ std::optional<std::string> FindAnswer(std::string_view text) {
   return std::string(text.substr(start, end - start));
 }
 
+v1::Python MakeProblem(const std::string& message, const std::string& hint) {
+  v1::Python python;
+  python.set_problem(message);
+  python.set_hint(hint);
+  return python;
+}
+
+// Returns what an interpreter that gave no answer was like.
+v1::Python ExplainSilence(const std::string& program, const StatusOr<ChildOutput>& output,
+                          std::chrono::nanoseconds time_limit) {
+  if (output.ok()) {
+    return MakeProblem(program + " " + DescribeEnd(*output) +
+                           (output->exit_status == 0 ? ", without an answer" : ""),
+                       kBrokenHint);
+  }
+  if (output.status().code() != StatusCode::kDeadlineExceeded) {
+    return MakeProblem(program + " cannot be started: " + output.status().message(), kBrokenHint);
+  }
+  const std::chrono::duration<double> limit(time_limit);
+  return MakeProblem(program + " did not answer within " + fmt::format("{:.2g} s", limit.count()),
+                     kSlowHint);
+}
+
 }  // namespace
 
-std::optional<v1::Python> DescribePython(const v1::PrepareRequest& request,
-                                         const std::vector<std::string>& environment) {
+v1::Python DescribePython(const v1::PrepareRequest& request,
+                          const std::vector<std::string>& environment,
+                          std::chrono::nanoseconds time_limit) {
   const Variables variables = MergeEnvironment(request, environment);
   const auto path = variables.find("PATH");
   const auto executable =
       FindProgram(request.program(), path == variables.end() ? kDefaultSearchPath : path->second,
                   request.working_directory());
-  if (!executable.ok()) return std::nullopt;
+  if (executable.status().code() == StatusCode::kNotFound) {
+    return MakeProblem(request.program() + " was not found", kMissingHint);
+  }
+  if (!executable.ok()) return MakeProblem(executable.status().message(), kMissingHint);
   ChildCommand command{
       .executable = *executable,
       .argv = {request.program(), "-c", kQuestion},
@@ -75,10 +113,9 @@ std::optional<v1::Python> DescribePython(const v1::PrepareRequest& request,
       .working_directory = request.working_directory(),
       .is_complete = [](std::string_view text) { return FindAnswer(text).has_value(); }};
   for (const auto& [name, value] : variables) command.environment->push_back(name + "=" + value);
-  const StatusOr<ChildOutput> output = RunAndRead(command, kPythonTimeout);
-  if (!output.ok()) return std::nullopt;
-  const std::optional<std::string> answer = FindAnswer(output->out);
-  if (!answer) return std::nullopt;
+  const StatusOr<ChildOutput> output = RunAndRead(command, time_limit);
+  const std::optional<std::string> answer = output.ok() ? FindAnswer(output->out) : std::nullopt;
+  if (!answer) return ExplainSilence(request.program(), output, time_limit);
   v1::Python python;
   python.set_version(answer->substr(0, answer->find(' ')));
   python.set_torch(answer->substr(answer->find(' ') + 1));

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <future>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -168,13 +167,17 @@ v1::PrepareResponse DaemonService::ExamineInTime(const v1::PrepareRequest& reque
 
 void DaemonService::DescribePythonInTime(const v1::PrepareRequest& request,
                                          Worker::Deadline deadline, v1::PrepareResponse* response) {
-  auto python = worker_.Run<std::optional<v1::Python>>(
-      [request, environment = supervisor_->environment()](const Worker::TellStep& tell) {
+  auto python = worker_.Run<v1::Python>(
+      [request, environment = supervisor_->environment(), deadline](const Worker::TellStep& tell) {
         tell("starting " + request.program() + " for its version");
-        return DescribePython(request, environment);
+        // A program that gives no answer in time is no task that hangs.
+        const auto left = deadline - std::chrono::steady_clock::now();
+        return DescribePython(request, environment, left * 3 / 4);
       },
       deadline);
-  if (python.ok() && *python) *response->mutable_python() = **std::move(python);
+  if (!python.ok()) return;  // the examination has told of the file system that hangs
+  if (!python->problem().empty()) *response->add_findings() = JudgePython(*python);
+  *response->mutable_python() = *std::move(python);
 }
 
 StatusOr<std::vector<RankCommand>> DaemonService::MakeCommandsInTime(

@@ -19,6 +19,7 @@ using testing::Ended;
 using testing::Exited;
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::Output;
 using testing::RecordingObserver;
 
@@ -296,6 +297,15 @@ TEST_F(JobControllerTest, DifferentPythonsAreOneNotice) {
   ASSERT_EQ(observer_.notices.size(), 1U);
   EXPECT_EQ(observer_.notices[0].find("the hosts differ: a has Python 3.11.2 without torch, b "),
             0U);
+}
+
+TEST_F(JobControllerTest, APythonThatDoesNotAnswerHasNoVersionToCompare) {
+  AddHost("a", {{Ended()}});
+  AddHost("b", {{Ended()}});
+  daemons_[0]->prepare_answer.mutable_python()->set_version("3.11.2");
+  daemons_[1]->prepare_answer.mutable_python()->set_problem("python3 was not found");
+  EXPECT_TRUE(Controller().Run().ok());
+  EXPECT_THAT(observer_.notices, IsEmpty());
 }
 
 TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {

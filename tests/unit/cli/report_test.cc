@@ -101,6 +101,15 @@ TEST(CompareHostsTest, EachFactIsARow) {
   }
 }
 
+TEST(CompareHostsTest, AnInterpreterThatDoesNotAnswerHasNoVersions) {
+  std::vector<HostReport> hosts = Hosts(2);
+  hosts[1].facts.mutable_python()->set_problem("python3 was not found");
+  const auto differences = CompareHosts(hosts);
+  ASSERT_EQ(differences.size(), 2U);
+  EXPECT_EQ(differences[0].groups[1].value, "not usable");
+  EXPECT_EQ(differences[1].groups[1].value, "unknown");
+}
+
 TEST(CompareHostsTest, AFactHasTheNameOfItsFinding) {
   // Facts without a finding of their own, and the clock, which is judged by its caller.
   std::vector<std::string> names = {"torch", "nproc", "GPU memory", "system", "clock"};

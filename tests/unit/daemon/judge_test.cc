@@ -114,7 +114,12 @@ TEST(JudgeTest, EachProblemOfSoftwareChangesItsFindingAlone) {
       {"no /proc", [](auto& h) { h.set_kernel(""); }, "kernel:warn"},
       {"other dsrank", [](auto& h) { h.mutable_dsrank()->set_version("1.2.2"); }, "dsrank:fail"},
       {"old LibTorch", [](auto& h) { h.mutable_dsrank()->set_libtorch("2.5.1"); }, "LibTorch:fail"},
-      {"no interpreter", [](auto& h) { h.mutable_python()->clear_version(); }, "Python:warn"},
+      {"no interpreter",
+       [](auto& h) {
+         h.mutable_python()->set_problem("python3 was not found");
+         h.mutable_python()->set_hint("install it");
+       },
+       "Python:warn"},
       {"hung mount",
        [](auto& h) {
          h.add_unanswered()->set_message("/data on nfs4 does not answer");

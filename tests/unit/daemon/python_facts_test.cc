@@ -1,7 +1,9 @@
 #include "daemon/inspect/python_facts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -12,6 +14,7 @@ namespace ds::daemon {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::StartsWith;
 
 class PythonFactsTest : public ::testing::Test {
  protected:
@@ -33,7 +36,15 @@ class PythonFactsTest : public ::testing::Test {
     variable->set_name(name);
     variable->set_value(value);
   }
-  std::optional<v1::Python> Describe() const { return DescribePython(request_, environment_); }
+  v1::Python Describe() const { return DescribePython(request_, environment_); }
+  // Describes a script of /bin/sh in place of an interpreter.
+  v1::Python DescribeScript(const std::string& script,
+                            std::chrono::nanoseconds time_limit = kPythonTimeout) {
+    Write(Interpreter(), script, 0755);
+    request_.set_program(Interpreter());
+    return DescribePython(request_, environment_, time_limit);
+  }
+  std::string Interpreter() const { return (folder_.path() / "python3").string(); }
 
   const ds::testing::TemporaryFolder folder_;
   v1::PrepareRequest request_;
@@ -43,35 +54,50 @@ class PythonFactsTest : public ::testing::Test {
 TEST_F(PythonFactsTest, TheVersionOfPytorchIsReadWithoutAnImport) {
   MakeTorch(folder_.path(), "2.11.0+cpu");
   Set("PYTHONPATH", folder_.path());
-  const auto python = Describe();
-  ASSERT_TRUE(python.has_value());
-  EXPECT_EQ(python->torch(), "2.11.0+cpu");
-  EXPECT_EQ("Python " + python->version() + "\n",
+  const v1::Python python = Describe();
+  EXPECT_EQ(python.problem(), "");
+  EXPECT_EQ(python.torch(), "2.11.0+cpu");
+  EXPECT_EQ("Python " + python.version() + "\n",
             ds::testing::RunProgram({"/usr/bin/python3", "--version"}).out);
 }
 
 TEST_F(PythonFactsTest, AFolderOfTheWorkingDirectoryIsNoPackage) {
   MakeTorch(folder_.path(), "1.0");
   request_.set_working_directory(folder_.path());
-  const auto python = Describe();
-  ASSERT_TRUE(python.has_value());
-  EXPECT_NE(python->torch(), "1.0");
+  const v1::Python python = Describe();
+  EXPECT_EQ(python.problem(), "");
+  EXPECT_NE(python.torch(), "1.0");
 }
 
 TEST_F(PythonFactsTest, OutputOfTheEnvironmentIsNoAnswer) {
   Write(folder_.path() / "sitecustomize.py", "print('hello', end='')\n");
   Set("PYTHONPATH", folder_.path());
-  EXPECT_TRUE(Describe().has_value());
+  EXPECT_EQ(Describe().problem(), "");
 }
 
-TEST_F(PythonFactsTest, WhoeverIsNoPythonHasNoVersion) {
+TEST_F(PythonFactsTest, AnInterpreterThatIsMissing) {
   request_.set_program("/no/such/python3");
-  EXPECT_FALSE(Describe().has_value());
-  for (const char* script : {"#!/bin/sh\nexit 1\n", "#!/bin/sh\necho 3.11.2\n", "#!/no/such\n"}) {
-    Write(folder_.path() / "python3", script, 0755);
-    request_.set_program((folder_.path() / "python3").string());
-    EXPECT_FALSE(Describe().has_value()) << script;
-  }
+  EXPECT_EQ(Describe().problem(), "/no/such/python3 was not found");
+  request_.set_program("no-such-python");
+  EXPECT_EQ(Describe().problem(), "no-such-python was not found");
+  EXPECT_EQ(Describe().version(), "");
+}
+
+TEST_F(PythonFactsTest, AnInterpreterThatFailsIsNamedWithItsLastWords) {
+  EXPECT_EQ(DescribeScript("#!/bin/sh\necho first >&2; echo no encodings >&2; exit 1\n").problem(),
+            Interpreter() + " ended with status 1: no encodings");
+  EXPECT_EQ(DescribeScript("#!/bin/sh\nkill -ABRT $$\n").problem(),
+            Interpreter() + " was ended by signal 6");
+  EXPECT_EQ(DescribeScript("#!/bin/sh\necho 3.11.2\n").problem(),
+            Interpreter() + " ended with status 0, without an answer");
+  EXPECT_THAT(DescribeScript("#!/no/such\n").problem(),
+              StartsWith(Interpreter() + " cannot be started: "));
+}
+
+TEST_F(PythonFactsTest, AnInterpreterThatDoesNotAnswer) {
+  EXPECT_EQ(
+      DescribeScript("#!/bin/sh\nexec sleep 600\n", std::chrono::milliseconds(1500)).problem(),
+      Interpreter() + " did not answer within 1.5 s");
 }
 
 // The deadline counts, not the end of the output.
@@ -80,7 +106,7 @@ TEST_F(PythonFactsTest, ItWaitsForTheAnswerAlone) {
         "import os\nif os.fork() == 0: os.execvp('sleep', "
         "['sleep', '600'])\n");
   Set("PYTHONPATH", folder_.path());
-  EXPECT_TRUE(Describe().has_value());
+  EXPECT_EQ(Describe().problem(), "");
 }
 
 }  // namespace

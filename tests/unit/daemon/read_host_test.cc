@@ -308,7 +308,11 @@ TEST(RunAndRead, ReturnsBothStreamsAndTheStatus) {
   EXPECT_EQ(output->out, "one\n");
   EXPECT_EQ(output->err, "two\n");
   EXPECT_EQ(output->exit_status, 7);
-  EXPECT_EQ(RunAndRead(Shell("kill -9 $$"), kLimit)->exit_status, 137);
+  EXPECT_EQ(output->signal, 0);
+  EXPECT_EQ(DescribeEnd(*output), "ended with status 7: two");
+  const auto killed = RunAndRead(Shell("kill -9 $$"), kLimit);
+  EXPECT_EQ(killed->exit_status, 137);
+  EXPECT_EQ(DescribeEnd(*killed), "was ended by signal 9");
 }
 
 TEST(RunAndRead, AProgramThatClosesItsStreamsMayEndLater) {
