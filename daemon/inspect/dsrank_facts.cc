@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "daemon/inspect/bound_facts.h"
 #include "daemon/inspect/child_output.h"
 #include "daemon/inspect/needed_libraries.h"
 
@@ -56,6 +57,7 @@ v1::DsrankFacts FindDsrank(const std::filesystem::path& dsrank, const std::strin
   v1::DsrankFacts facts;
   facts.set_path(dsrank.string());
   FindProblem(dsrank, library_path, &facts);
+  BoundFacts(&facts);
   return facts;
 }
 
@@ -94,6 +96,7 @@ v1::DsrankFacts AskDsrank(const std::filesystem::path& dsrank,
     facts = ParseDsrankFacts(output->out);
   }
   facts.set_path(dsrank.string());
+  BoundFacts(&facts);
   return facts;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/inspect/bound_facts.h"
 #include "daemon/inspect/dsrank_facts.h"
 #include "daemon/inspect/find_program.h"
 #include "daemon/inspect/gpu_users.h"
@@ -37,6 +38,7 @@ struct Answers {
 void ReadPart(const FactsPart& part, Answers* answers) {
   v1::HostFacts facts;
   part.read(&facts);
+  BoundFacts(&facts);
   const std::lock_guard lock(answers->mutex);
   answers->facts.MergeFrom(facts);
   std::erase_if(answers->awaited, [&](const FactsPart& each) { return each.name == part.name; });

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/inspect/bound_facts.h"
 #include "daemon/inspect/dsrank_facts.h"
 #include "daemon/inspect/find_program.h"
 #include "daemon/inspect/judge.h"
@@ -117,6 +118,7 @@ v1::PrepareResponse ExamineHost(const v1::PrepareRequest& request, PreflightCont
                                 const TellCheck& tell) {
   tell("looking at the resources of the host");
   ReadResources("/", &context.facts);
+  BoundFacts(&context.facts);
   if (context.open_files_of_ranks) {
     context.facts.mutable_limits()->set_open_files_of_ranks(*context.open_files_of_ranks);
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "daemon/inspect/bound_facts.h"
 #include "daemon/inspect/child_output.h"
 #include "daemon/inspect/find_program.h"
 
@@ -73,6 +74,7 @@ v1::Python MakeProblem(const std::string& message, const std::string& hint) {
   v1::Python python;
   python.set_problem(message);
   python.set_hint(hint);
+  BoundFacts(&python);
   return python;
 }
 
@@ -119,6 +121,7 @@ v1::Python DescribePython(const v1::PrepareRequest& request,
   v1::Python python;
   python.set_version(answer->substr(0, answer->find(' ')));
   python.set_torch(answer->substr(answer->find(' ') + 1));
+  BoundFacts(&python);
   return python;
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "daemon/inspect/bound_facts.h"
 #include "runtime/base/files.h"
 #include "tests/support/program.h"
 
@@ -92,6 +93,14 @@ TEST_F(PythonFactsTest, AnInterpreterThatFailsIsNamedWithItsLastWords) {
             Interpreter() + " ended with status 0, without an answer");
   EXPECT_THAT(DescribeScript("#!/no/such\n").problem(),
               StartsWith(Interpreter() + " cannot be started: "));
+}
+
+TEST_F(PythonFactsTest, AnAnswerIsNeverLong) {
+  MakeTorch(folder_.path(), std::string(1 << 19, '7'));
+  Set("PYTHONPATH", folder_.path());
+  EXPECT_EQ(Describe().torch().size(), kLongestFact);
+  EXPECT_EQ(DescribeScript("#!/bin/sh\nprintf 'a\\033[2Jb' >&2; exit 1\n").problem(),
+            Interpreter() + R"( ended with status 1: a\x1b[2Jb)");
 }
 
 TEST_F(PythonFactsTest, AnInterpreterThatDoesNotAnswer) {
