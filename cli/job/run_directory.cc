@@ -58,6 +58,15 @@ Json PhaseJson(const v1::RankPhase& phase) {
   return json;
 }
 
+Json ErrorJson(const v1::RankError& error) {
+  Json json = {{"code", error.code()},
+               {"message", error.message()},
+               {"hint", error.hint()},
+               {"exit_code", error.exit_code()}};
+  if (error.omitted() > 0) json["omitted"] = error.omitted();
+  return json;
+}
+
 bool AddReport(const v1::RankReport& report, Json* json) {
   const auto add = [&](const char* kind, Json body) {
     (*json)["rank"] = report.rank();
@@ -76,10 +85,7 @@ bool AddReport(const v1::RankReport& report, Json* json) {
       return add("checkpoint",
                  {{"step", report.checkpoint().step()}, {"path", report.checkpoint().path()}});
     case v1::RankReport::kError:
-      return add("error", {{"code", report.error().code()},
-                           {"message", report.error().message()},
-                           {"hint", report.error().hint()},
-                           {"exit_code", report.error().exit_code()}});
+      return add("error", ErrorJson(report.error()));
     case v1::RankReport::kEnd:
       return add("end", {{"summary", {{"steps", report.end().steps()}}}});
     default:

@@ -1,7 +1,6 @@
 #include "daemon/logs/event_log.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -19,6 +18,46 @@ bool IsLasting(const v1::Event& event) {
          event.has_generation_ended();
 }
 
+void LastingEvents::Keep(v1::Event event) {
+  const v1::RankReport& report = event.rank_report();
+  if (!event.has_rank_report()) {
+    const std::uint64_t sequence = event.sequence();
+    events_.emplace(sequence, std::move(event));
+  } else if (report.has_error()) {
+    KeepError(std::move(event));
+  } else if (report.has_put()) {
+    const std::string subject = "put " + report.put().key();
+    if (!places_.emplace(subject, event.sequence()).second) return;
+    events_.emplace(event.sequence(), std::move(event));
+  } else {
+    const std::string subject =
+        std::to_string(report.what_case()) + " of " + std::to_string(report.rank());
+    const auto [place, is_first] = places_.emplace(subject, event.sequence());
+    if (!is_first) events_.erase(std::exchange(place->second, event.sequence()));
+    events_.emplace(event.sequence(), std::move(event));
+  }
+}
+
+void LastingEvents::KeepError(v1::Event event) {
+  const std::uint64_t sequence = event.sequence();
+  const std::string rank = std::to_string(event.rank_report().rank());
+  const v1::RankError& error = event.rank_report().error();
+  const bool tells = error.absence() != v1::RankError::NONE && !error.absent().empty();
+  const bool is_first = places_.emplace("first error of " + rank, sequence).second;
+  const bool is_first_that_tells =
+      tells && places_.emplace("first absence of " + rank, sequence).second;
+  if (!is_first && !is_first_that_tells) {
+    const auto [last, is_new] = places_.emplace("last error of " + rank, sequence);
+    if (!is_new) {
+      const auto before = events_.find(std::exchange(last->second, sequence));
+      event.mutable_rank_report()->mutable_error()->set_omitted(
+          before->second.rank_report().error().omitted() + 1);
+      events_.erase(before);
+    }
+  }
+  events_.emplace(sequence, std::move(event));
+}
+
 void EventLog::Append(v1::Event event) {
   event.set_unix_nanos(Clock::System().UnixNanos());
   {
@@ -26,22 +65,9 @@ void EventLog::Append(v1::Event event) {
     if (abandoned_) return;
     event.set_sequence(++last_sequence_);
     appended_bytes_ += event.ByteSizeLong();
-    if (IsLasting(event)) Keep(event);
     entries_.push_back({std::move(event), appended_bytes_});
   }
   changed_.notify_all();
-}
-
-// Keeps only the last phase and the last checkpoint of a rank.
-void EventLog::Keep(const v1::Event& event) {
-  const v1::RankReport& report = event.rank_report();
-  if (report.has_phase() || report.has_checkpoint()) {
-    std::erase_if(lasting_, [&](const v1::Event& each) {
-      return each.rank_report().what_case() == report.what_case() &&
-             each.rank_report().rank() == report.rank();
-    });
-  }
-  lasting_.push_back(event);
 }
 
 void EventLog::Close() {
@@ -71,10 +97,9 @@ StatusOr<EventLog::Watcher> EventLog::Open(std::uint64_t after_sequence, bool ag
     const std::lock_guard lock(mutex_);
     if (again && after_sequence + 1 < first_retained()) {
       watcher.sent = first_retained() - 1;
-      std::copy_if(lasting_.begin(), lasting_.end(), std::back_inserter(watcher.repeated),
-                   [&](const v1::Event& event) {
-                     return event.sequence() > after_sequence && event.sequence() <= watcher.sent;
-                   });
+      for (const auto& [sequence, event] : lasting_.events()) {
+        if (sequence > after_sequence) watcher.repeated.push_back(event);
+      }
       after_sequence = watcher.sent;
     }
     if (after_sequence > last_sequence_ || after_sequence + 1 < first_retained()) {
@@ -154,6 +179,9 @@ void EventLog::Acknowledge(std::uint64_t sequence) {
 void EventLog::Drop(std::uint64_t up_to_sequence) {
   while (!entries_.empty() && entries_.front().event.sequence() <= up_to_sequence) {
     acknowledged_bytes_ = entries_.front().end;
+    if (!abandoned_ && IsLasting(entries_.front().event)) {
+      lasting_.Keep(std::move(entries_.front().event));
+    }
     entries_.pop_front();
   }
 }

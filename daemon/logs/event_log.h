@@ -8,7 +8,8 @@
 // by the contents of the ranks' pipes at their end, and loses nothing.
 //
 // Events that tell the state of the ranks (IsLasting) are kept after that, for a controller that
-// takes over a running generation.
+// takes over a running generation. Their number is limited, however much a rank reports
+// (LastingEvents).
 //
 // Call Append and Close on the loop's thread; all other functions are thread-safe. `on_space` may
 // be called on any thread.
@@ -19,8 +20,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -41,6 +44,25 @@ struct EventLogLimits {
 
 // Returns true for starts and ends of ranks, their phases, checkpoints, errors and shared values.
 bool IsLasting(const v1::Event& event);
+
+// LastingEvents keeps lasting events. It loses no start or end, and the first value of each key
+// (shared_values.h limits them). Of the other messages of a rank it keeps the last one of each
+// kind. Of its errors it keeps the first one, the first one that names absent ranks, and the last
+// one, which then has the number of omitted ones.
+//
+// Not thread-safe.
+class LastingEvents {
+ public:
+  void Keep(v1::Event event);
+  // By sequence.
+  const std::map<std::uint64_t, v1::Event>& events() const { return events_; }
+
+ private:
+  void KeepError(v1::Event event);
+
+  std::map<std::uint64_t, v1::Event> events_;
+  std::map<std::string, std::uint64_t> places_;  // of events that are kept once, by their subject
+};
 
 class EventLog {
  public:
@@ -92,7 +114,6 @@ class EventLog {
   std::uint64_t CountBytesUpTo(std::uint64_t sequence) const;
   void FillBatch(Watcher* watcher, v1::EventBatch* batch) const;
   void FillBatchAgain(Watcher* watcher, v1::EventBatch* batch) const;
-  void Keep(const v1::Event& event);
   void Drop(std::uint64_t up_to_sequence);
   std::uint64_t retained_bytes() const { return appended_bytes_ - acknowledged_bytes_; }
 
@@ -100,8 +121,8 @@ class EventLog {
   const std::function<void()> on_space_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Entry> entries_;      // guarded by mutex_, like all below
-  std::deque<v1::Event> lasting_;  // by sequence; some are also in entries_
+  std::deque<Entry> entries_;  // guarded by mutex_, like all below
+  LastingEvents lasting_;      // acknowledged
   std::uint64_t last_sequence_ = 0;
   std::uint64_t appended_bytes_ = 0;
   std::uint64_t acknowledged_bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -59,6 +60,81 @@ TEST(EventLogTest, RepeatsTheStateOfTheRanksAndThenContinues) {
   ASSERT_TRUE(later.ok());
   EXPECT_EQ(log.Wait(&*later, kNever, &batch), EventLog::Next::kBatch);
   EXPECT_EQ(Sequences(batch), Numbers({4}));
+}
+
+v1::Event Error(std::uint32_t rank, const std::string& message) {
+  v1::Event event;
+  event.mutable_rank_report()->set_rank(rank);
+  event.mutable_rank_report()->mutable_error()->set_message(message);
+  return event;
+}
+
+// Returns what a controller that takes over hears of these events when they are acknowledged.
+std::vector<v1::Event> HearAgain(const std::vector<v1::Event>& events) {
+  EventLog log;
+  for (const v1::Event& event : events) log.Append(event);
+  log.Acknowledge(events.size());
+  log.Close();
+  auto watcher = *log.Open(0, /*again=*/true);
+  std::vector<v1::Event> heard;
+  v1::EventBatch batch;
+  while (log.Wait(&watcher, kNever, &batch) == EventLog::Next::kBatch) {
+    heard.insert(heard.end(), batch.events().begin(), batch.events().end());
+  }
+  return heard;
+}
+
+TEST(EventLogTest, ARankThatReportsAgainAndAgainTakesNoMemory) {
+  std::vector<v1::Event> events;
+  for (int i = 0; i < 1000; ++i) {
+    for (std::uint32_t rank : {3U, 4U}) {
+      v1::Event hello, end, put;
+      hello.mutable_rank_report()->mutable_hello()->set_pid(7);
+      end.mutable_rank_report()->mutable_end()->set_steps(7);
+      put.mutable_rank_report()->mutable_put()->set_key("key");
+      put.mutable_rank_report()->mutable_put()->set_value(std::to_string(i));
+      for (v1::Event event : {hello, end, put, Phase(rank, "load"), Error(rank, "no")}) {
+        event.mutable_rank_report()->set_rank(rank);
+        events.push_back(event);
+      }
+    }
+  }
+  const std::vector<v1::Event> heard = HearAgain(events);
+  EXPECT_EQ(heard.size(), 2U * (3 + 2) + 1)
+      << "per rank: hello, end, phase and two errors; the put";
+  const auto put = std::find_if(heard.begin(), heard.end(), [](const v1::Event& event) {
+    return event.rank_report().has_put();
+  });
+  ASSERT_NE(put, heard.end());
+  EXPECT_EQ(put->rank_report().put().value(), "0") << "the first value of a key counts";
+}
+
+TEST(EventLogTest, OfManyErrorsTheFirstAndTheLastAreKeptAndTheOthersCounted) {
+  v1::Event late = Error(1, "rank 2 is late");
+  late.mutable_rank_report()->mutable_error()->set_absence(v1::RankError::LATE);
+  late.mutable_rank_report()->mutable_error()->add_absent(2);
+  std::vector<v1::Event> events = {Error(1, "first")};
+  for (int i = 0; i < 5; ++i) events.push_back(Error(1, "more"));
+  for (int i = 0; i < 3; ++i) events.push_back(late);
+  events.push_back(Error(1, "last"));
+  const std::vector<v1::Event> heard = HearAgain(events);
+  std::vector<std::string> told;
+  for (const v1::Event& event : heard) {
+    const v1::RankError& error = event.rank_report().error();
+    told.push_back(error.message() + " " + std::to_string(error.omitted()));
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"first 0", "rank 2 is late 0", "last 7"}));
+}
+
+TEST(EventLogTest, NoEndOfARankIsOmitted) {
+  std::vector<v1::Event> events;
+  for (std::uint32_t rank = 0; rank < 1000; ++rank) {
+    v1::Event started, exited;
+    started.mutable_rank_started()->set_rank(rank);
+    exited.mutable_rank_exited()->set_rank(rank);
+    events.insert(events.end(), {started, exited});
+  }
+  EXPECT_EQ(HearAgain(events).size(), 2000U);
 }
 
 TEST(EventLogTest, NumbersEventsAndEndsAfterTheLast) {
