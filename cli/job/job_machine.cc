@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <string_view>
 #include <utility>
 
 #include "cli/host/host_daemon.h"
 #include "cli/job/memory_shortage.h"
 #include "cli/job/program_state.h"
 #include "cli/job/python_versions.h"
+#include "cli/job/same_machine.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/verdict/verdict_message.h"
 #include "cli/job/wire_requests.h"
@@ -351,17 +351,16 @@ void JobMachine::EndUnreplaced() {
 
 JobOutcome JobMachine::CheckMachines() const {
   if (job_.flags.share_machine) return JobOutcome();
-  std::map<std::string_view, int> known;
+  std::vector<HostMachine> hosts;
   for (int i = 0; i < static_cast<int>(prepared_.size()); ++i) {
     const StatusOr<v1::PrepareResponse>& answer = prepared_[i].answer;
     const bool is_lost = lost_.contains(i) && replacement_.node_rank != i;
-    if (is_lost || !answer.ok() || answer->machine().empty()) continue;
-    const auto [first, is_new] = known.emplace(answer->machine(), i);
-    if (is_new) continue;
-    return MakeSameMachineVerdict(job_.world.hosts[first->second].host, job_.world.hosts[i].host,
-                                  job_.flags.hostfile.value_or("the hostfile"));
+    hosts.push_back({.host = job_.world.hosts[i].host,
+                     .machine = is_lost || !answer.ok() ? "" : answer->machine()});
   }
-  return JobOutcome();
+  const std::map<std::size_t, Verdict> same =
+      FindSameMachines(hosts, job_.flags.hostfile.value_or("the hostfile"));
+  return same.empty() ? JobOutcome() : JobOutcome(same.begin()->second);
 }
 
 JobOutcome JobMachine::CheckHost(int node_rank) {

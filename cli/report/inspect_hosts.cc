@@ -15,6 +15,7 @@
 
 #include "cli/host/host_daemon.h"
 #include "cli/job/generation_state.h"
+#include "cli/job/same_machine.h"
 #include "cli/job/user_signals.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
@@ -148,13 +149,12 @@ FailedHost DescribeNoFacts(const std::string& host, const Status& answer) {
 
 // As a job, which refuses two names of one machine.
 void JudgeMachines(const std::string& hostfile, std::vector<HostReport>* hosts) {
-  std::map<std::string, std::string> known;
-  for (HostReport& host : *hosts) {
-    if (host.facts.machine().empty()) continue;
-    const auto [first, is_new] = known.emplace(host.facts.machine(), host.host);
-    if (is_new) continue;
-    const Verdict same = MakeSameMachineVerdict(first->second, host.host, hostfile);
-    host.findings.push_back(
+  std::vector<HostMachine> machines;
+  for (const HostReport& host : *hosts) {
+    machines.push_back({.host = host.host, .machine = host.facts.machine()});
+  }
+  for (const auto& [index, same] : FindSameMachines(machines, hostfile)) {
+    (*hosts)[index].findings.push_back(
         daemon::MakeFinding(v1::Finding::FAIL, "machine", same.message, same.hint));
   }
 }
