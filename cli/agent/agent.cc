@@ -3,6 +3,7 @@
 #include <grpc/grpc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "cli/host/deadlines.h"
 #include "cli/job/generation_state.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/job_moment.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
 #include "cli/job/user_signals.h"
@@ -31,6 +33,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/process/boot_time.h"
 #include "runtime/process/load_program.h"
 #include "runtime/process/thread_quota.h"
 
@@ -99,7 +102,11 @@ class JobSession {
   void TellOfLastChance();
   // Nobody is waited for any more. `job_runs`: it did when the user or the time decided so.
   void GiveUp(bool job_runs);
-  void StartStopTimer();
+  void StartStopTimer() {
+    StartStopTimer(std::chrono::duration<double>(plan_.flags.grace_seconds));
+  }
+  // `grace` is the remaining one.
+  void StartStopTimer(std::chrono::duration<double> grace);
   UserSignals::Target HearAfterTheEnd(std::function<void()> on_timer);
   // Before he reads it, so that nobody answers in vain.
   void TellOfWait(const std::string& text) {
@@ -178,10 +185,10 @@ void JobSession::TakeStep(StopStep step) {
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
 }
 
-void JobSession::StartStopTimer() {
+void JobSession::StartStopTimer(std::chrono::duration<double> grace) {
   written_ = record_->written();
-  signals_->StartTimer(std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(
-                           plan_.flags.grace_seconds + plan_.flags.lease_seconds)) +
+  const std::chrono::duration<double> lease(plan_.flags.lease_seconds);
+  signals_->StartTimer(std::chrono::ceil<std::chrono::seconds>(grace + lease) +
                        deadlines::kBehindGraceAndLease);
 }
 
@@ -233,17 +240,24 @@ void JobSession::KeepState(std::optional<v1::JobState> state) {
 JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts, const v1::JobState* taken_over) {
   JobPlan plan = plan_;
   plan.master_addr = hosts.master_addr;
-  JobController controller(std::move(plan), &program_, hosts.daemons, record_,
-                           {.input = input_,
-                            .spares = &starter_,
-                            .stop = &stop_,
-                            .leases = starter_.leases(),
-                            .tell_of_wait = [this](const auto& text) { TellOfWait(text); },
-                            .keep_state = [this](auto state) { KeepState(std::move(state)); }});
+  JobController controller(
+      std::move(plan), &program_, hosts.daemons, record_,
+      {.input = input_,
+       .spares = &starter_,
+       .stop = &stop_,
+       .leases = starter_.leases(),
+       .tell_of_wait = [this](const auto& text) { TellOfWait(text); },
+       .keep_state = [this](auto state) { KeepState(std::move(state)); },
+       .keep_moment = [this](const auto& moment) { means_->memory.KeepMoment(moment); }});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
-  if (taken_over != nullptr) stop_.Enter(JobPhase::kRunning);
+  const auto earlier = taken_over == nullptr ? std::nullopt : ReadStop(*taken_over);
+  if (taken_over != nullptr) {
+    // A signal after a failure is not to blame.
+    const bool had_failed = earlier.has_value() && !earlier->is_of_user;
+    stop_.Enter(had_failed ? JobPhase::kStopping : JobPhase::kRunning);
+  }
   for (const int signal : earlier_stops_) {
     record_->OnStop();
     static_cast<void>(controller.OnSignal(signal));  // no call is in progress yet
@@ -251,7 +265,11 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts, const v1::JobState*
   const SignalTarget target(
       signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
                  .on_timer = [&] { OnTimer(&controller); }});
-  if (!earlier_stops_.empty()) StartStopTimer();
+  if (!earlier_stops_.empty() && earlier.has_value()) {
+    StartStopTimer(std::max(earlier->end - BootTime(), std::chrono::nanoseconds(0)));
+  } else if (!earlier_stops_.empty()) {
+    StartStopTimer();
+  }
   return taken_over == nullptr ? controller.Run() : controller.Resume(*taken_over);
 }
 

@@ -13,17 +13,22 @@ namespace {
 // Pages that are never written cost nothing.
 constexpr std::size_t kProgramBytes = std::size_t{16} << 20;
 constexpr std::size_t kHostBytes = std::size_t{32} << 10;
+// A moment contains a verdict with its last lines, and the clock of each host.
+constexpr std::size_t kVerdictBytes = std::size_t{4} << 20;
+constexpr std::size_t kClockBytes = 64;
 constexpr std::size_t kAlignment = 64;
 
 std::size_t Align(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-std::size_t AreaBytes(std::size_t host_count) { return kProgramBytes + host_count * kHostBytes; }
+std::size_t StateBytes(std::size_t host_count) { return kProgramBytes + host_count * kHostBytes; }
+
+std::size_t MomentBytes(std::size_t host_count) { return kVerdictBytes + host_count * kClockBytes; }
 
 }  // namespace
 
 StatusOr<AgentMemory> AgentMemory::Make(std::size_t host_count) {
-  const std::size_t bytes =
-      Align(sizeof(Header)) + Align(WriteLedger::BytesFor(host_count)) + 2 * AreaBytes(host_count);
+  const std::size_t bytes = Align(sizeof(Header)) + Align(WriteLedger::BytesFor(host_count)) +
+                            2 * (Align(StateBytes(host_count)) + MomentBytes(host_count));
   void* const mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                                MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return ErrnoError(errno, "memory for the agent of the job");
@@ -33,8 +38,9 @@ StatusOr<AgentMemory> AgentMemory::Make(std::size_t host_count) {
 AgentMemory::AgentMemory(char* mapping, std::size_t bytes, std::size_t host_count)
     : mapping_(mapping),
       bytes_(bytes),
-      areas_(mapping + Align(sizeof(Header)) + Align(WriteLedger::BytesFor(host_count))),
-      area_bytes_(AreaBytes(host_count)),
+      states_{.first = mapping + Align(sizeof(Header)) + Align(WriteLedger::BytesFor(host_count)),
+              .bytes = Align(StateBytes(host_count))},
+      moments_{.first = states_.first + 2 * states_.bytes, .bytes = MomentBytes(host_count)},
       ledger_(mapping + Align(sizeof(Header)), host_count) {}
 
 AgentMemory::AgentMemory(AgentMemory&& other) noexcept { *this = std::move(other); }
@@ -42,8 +48,8 @@ AgentMemory::AgentMemory(AgentMemory&& other) noexcept { *this = std::move(other
 AgentMemory& AgentMemory::operator=(AgentMemory&& other) noexcept {
   std::swap(mapping_, other.mapping_);
   std::swap(bytes_, other.bytes_);
-  std::swap(areas_, other.areas_);
-  std::swap(area_bytes_, other.area_bytes_);
+  std::swap(states_, other.states_);
+  std::swap(moments_, other.moments_);
   std::swap(ledger_, other.ledger_);
   return *this;
 }
@@ -52,26 +58,43 @@ AgentMemory::~AgentMemory() {
   if (mapping_ != nullptr) ::munmap(mapping_, bytes_);
 }
 
-// A process that is killed in between leaves the previous state.
-void AgentMemory::Keep(const std::optional<v1::JobState>& state) {
-  const std::size_t size = state.has_value() ? state->ByteSizeLong() : 0;
-  if (!state.has_value() || size > area_bytes_) {
-    header()->current = 0;
+void AgentMemory::Store(const google::protobuf::MessageLite& message, Pair* pair,
+                        const Areas& areas) {
+  const std::size_t size = message.ByteSizeLong();
+  if (size > areas.bytes) {
+    pair->current = 0;
     return;
   }
-  const int next = header()->current == 1 ? 2 : 1;
-  state->SerializeToArray(area(next), static_cast<int>(size));
-  header()->sizes[static_cast<std::size_t>(next - 1)] = size;
-  header()->current = next;
+  const int next = pair->current == 1 ? 2 : 1;
+  const auto index = static_cast<std::size_t>(next - 1);
+  message.SerializeToArray(areas.first + index * areas.bytes, static_cast<int>(size));
+  pair->sizes[index] = size;
+  pair->current = next;
+}
+
+bool AgentMemory::Load(const Pair& pair, const Areas& areas,
+                       google::protobuf::MessageLite* message) {
+  const int current = pair.current;
+  if (current == 0) return false;
+  const auto index = static_cast<std::size_t>(current - 1);
+  return message->ParseFromArray(areas.first + index * areas.bytes,
+                                 static_cast<int>(pair.sizes[index]));
+}
+
+void AgentMemory::Keep(const std::optional<v1::JobState>& state) {
+  if (state.has_value()) return Store(*state, &header()->state, states_);
+  header()->state.current = 0;
+}
+
+void AgentMemory::KeepMoment(const v1::JobMoment& moment) {
+  Store(moment, &header()->moment, moments_);
 }
 
 std::optional<v1::JobState> AgentMemory::Read() const {
-  const int current = header()->current;
   v1::JobState state;
-  if (current == 0 ||
-      !state.ParseFromArray(
-          area(current), static_cast<int>(header()->sizes[static_cast<std::size_t>(current - 1)])))
-    return std::nullopt;
+  if (!Load(header()->state, states_, &state)) return std::nullopt;
+  v1::JobMoment moment;
+  if (Load(header()->moment, moments_, &moment)) *state.mutable_moment() = std::move(moment);
   return state;
 }
 

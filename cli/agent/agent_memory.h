@@ -5,9 +5,11 @@
 // mapping without a file, so no file system can delay it, no other process reads it, and it goes
 // with its last process.
 //
-// Keep is called on one thread, and Read after the process that called it has ended, because its
-// next states overwrite what is read. write_ledger.h defines the use of the ledger. All other
-// functions are thread-safe.
+// Keep and KeepMoment are called on one thread, and Read after the process that called it has
+// ended, because its next states overwrite what is read. write_ledger.h defines the use of the
+// ledger. All other functions are thread-safe.
+
+#include <google/protobuf/message_lite.h>
 
 #include <array>
 #include <atomic>
@@ -35,6 +37,9 @@ class AgentMemory {
 
   // nullopt: there is nothing to take over. A state that is too large is not kept either.
   void Keep(const std::optional<v1::JobState>& state);
+  // Keeps the small part that changes while the ranks run.
+  void KeepMoment(const v1::JobMoment& moment);
+  // Returns the state with the last moment.
   std::optional<v1::JobState> Read() const;
 
   // The user's stop signals, at most the first four.
@@ -44,9 +49,18 @@ class AgentMemory {
   bool detached() const { return header()->detached; }
 
  private:
-  struct Header {
-    std::atomic<int> current;  // 0 = no state; 1 or 2: its area
+  // A message in one of two areas, so that a process which is killed leaves a whole one.
+  struct Pair {
+    std::atomic<int> current;  // 0 = no message; 1 or 2: its area
     std::array<std::size_t, 2> sizes;
+  };
+  struct Areas {
+    char* first = nullptr;
+    std::size_t bytes = 0;  // of each of the two
+  };
+  struct Header {
+    Pair state;
+    Pair moment;
     std::atomic<bool> detached;
     std::atomic<int> stop_count;
     std::array<std::atomic<int>, 4> stops;
@@ -54,12 +68,15 @@ class AgentMemory {
 
   AgentMemory(char* mapping, std::size_t bytes, std::size_t host_count);
   Header* header() const { return reinterpret_cast<Header*>(mapping_); }
-  char* area(int number) const { return areas_ + (number - 1) * area_bytes_; }
+  // A message that is too large is not kept, and neither is the one before.
+  static void Store(const google::protobuf::MessageLite& message, Pair* pair, const Areas& areas);
+  // Returns false if there is none.
+  static bool Load(const Pair& pair, const Areas& areas, google::protobuf::MessageLite* message);
 
   char* mapping_ = nullptr;
   std::size_t bytes_ = 0;
-  char* areas_ = nullptr;
-  std::size_t area_bytes_ = 0;
+  Areas states_;
+  Areas moments_;
   WriteLedger ledger_;
 };
 

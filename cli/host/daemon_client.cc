@@ -280,6 +280,16 @@ std::optional<TimeRange> DaemonClient::ConvertTime(std::chrono::nanoseconds boot
   return clock_.Convert(boot_time, BootTime());
 }
 
+std::optional<HostClock::Offset> DaemonClient::ClockOffset() const {
+  const std::lock_guard lock(mutex_);
+  return clock_.offset();
+}
+
+void DaemonClient::RestoreClock(const HostClock::Offset& offset) {
+  const std::lock_guard lock(mutex_);
+  clock_.Restore(offset);
+}
+
 void DaemonClient::BeginWatch(const WatchedGeneration& generation, WatchCallbacks callbacks) {
   BeginWatch(WatchOptions{.job_id = job_id_,
                           .generation = static_cast<std::uint32_t>(generation.number),

@@ -93,6 +93,8 @@ class DaemonClient : public HostDaemon {
   void Renew(const RenewCall& call, DoneCallback done) override;
   std::chrono::nanoseconds LeaseFrom() const override;
   std::optional<TimeRange> ConvertTime(std::chrono::nanoseconds boot_time) const override;
+  std::optional<HostClock::Offset> ClockOffset() const override;
+  void RestoreClock(const HostClock::Offset& offset) override;
   std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }
   // Probes the daemon's port. kListening for a daemon of this host.
   ProbeResult Probe(std::chrono::milliseconds timeout) const override;

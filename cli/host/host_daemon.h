@@ -85,6 +85,10 @@ class HostDaemon {
   virtual std::optional<TimeRange> ConvertTime(std::chrono::nanoseconds /*boot_time*/) const {
     return std::nullopt;
   }
+  // Returns the state of the host's clock, which another controller of this machine restores before
+  // its renewals are answered; nullopt: none has been answered yet.
+  virtual std::optional<HostClock::Offset> ClockOffset() const { return std::nullopt; }
+  virtual void RestoreClock(const HostClock::Offset& /*offset*/) {}
   struct RenewCall {
     bool release = false;  // the daemon is to end
     std::chrono::milliseconds timeout{};

@@ -37,7 +37,10 @@ GenerationState::GenerationState(const Parts& parts)
       judge_(parts.number),
       stopped_ranks_(parts.timeout),
       hosts_(parts.hosts->size()),
-      exchange_(parts.rank_key) {}
+      exchange_(parts.rank_key),
+      stop_running_(parts.stop_in_progress) {
+  if (!parts.stop_cause.ok()) judge_.OnEarlierVerdict(parts.stop_cause.failure());
+}
 
 template <typename Request>
 Request GenerationState::MakeRequest() const {
@@ -55,7 +58,8 @@ void GenerationState::Act(int node_rank, Action what) {
 }
 
 void GenerationState::Begin() {
-  parts_.stop->Enter(JobPhase::kLaunching);
+  const bool stops = stop_running_ && !stop_running_->is_of_user;
+  parts_.stop->Enter(stops ? JobPhase::kStopping : JobPhase::kLaunching);
   for (int node_rank = 0; node_rank < static_cast<int>(parts_.hosts->size()); ++node_rank) {
     LaunchOn(node_rank);
     ++unanswered_launches_;
@@ -89,7 +93,7 @@ void GenerationState::Handle(const JobInput& input, Time now) {
         }
       },
       input);
-  if (judge_.failed() && !stop_grace_.has_value()) StopFailed(job_.flags.grace_seconds);
+  if (judge_.failed() && !stop_running_) StopFailed(job_.flags.grace_seconds);
   SendWhatIsDue();
   if (ended() && parts_.has_input) Act(0, EndInput());
 }
@@ -102,6 +106,11 @@ std::optional<GenerationState::Time> GenerationState::next() const {
     }
   }
   return next;
+}
+
+std::optional<v1::StopState> GenerationState::DescribeStop() const {
+  if (!stop_running_) return std::nullopt;
+  return MakeStopState(*stop_running_, stop_running_->is_of_user ? JobOutcome() : Conclude());
 }
 
 JobOutcome GenerationState::Conclude() const {
@@ -151,15 +160,15 @@ void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank
     hosts_[node_rank].launched = true;
     ++open_streams_;
     Act(node_rank, WatchHost{.again = parts_.is_taken_over});
-    if (stop_grace_.has_value()) StopHost(node_rank);
+    if (stop_running_) StopHost(node_rank);
   } else {
     // Who cancels a launch is to blame, and not the host that has not answered.
     if (parts_.stop->is_to_blame()) judge_.OnUserStop(parts_.stop->signal());
     judge_.OnLaunchFailed(host_name(node_rank), answer.answer.status());
     if (NobodyAnswered(answer.answer.status())) lost_.insert(node_rank);
-    if (stop_grace_ != 0) StopFailed(0);
+    if (!kills_ranks()) StopFailed(0);
   }
-  if (unanswered_launches_ > 0 || judge_.failed()) return;
+  if (unanswered_launches_ > 0 || judge_.failed() || stop_running_) return;
   parts_.stop->Enter(JobPhase::kRunning);
   if (parts_.has_input) Act(0, ForwardInput());
   if (hosts_.size() > 1) exchange_.Connect(launched());
@@ -212,8 +221,8 @@ void GenerationState::On(const UserSignal& signal) {
   if (IsForwarded(signal.number)) return ForwardSignal(signal.number);
   const UserStop& stop = *parts_.stop;
   if (stop.is_to_blame()) judge_.OnUserStop(stop.signal());
-  if (!stop_grace_.has_value()) StopHosts(job_.flags.grace_seconds);
-  if (stop.kills_ranks() && stop_grace_ != 0) StopHosts(0);
+  if (!stop_running_) StopHosts(job_.flags.grace_seconds);
+  if (stop.kills_ranks() && !kills_ranks()) StopHosts(0);
   if (stop.kills_daemons()) GiveUpHosts();
 }
 
@@ -310,7 +319,7 @@ std::optional<TimeRange> GenerationState::FindTime(int node_rank, const v1::Even
 void GenerationState::OnStartFailed(int node_rank, const v1::StartFailed& failed) {
   judge_.OnLaunchFailed(host_name(node_rank),
                         Status(static_cast<StatusCode>(failed.code()), failed.message()));
-  if (stop_grace_ != 0) StopFailed(0);  // as if no rank had started
+  if (!kills_ranks()) StopFailed(0);  // as if no rank had started
 }
 
 // Once: a slow file server serves all hosts.
@@ -345,8 +354,22 @@ void GenerationState::StopFailed(double grace_seconds) {
 }
 
 void GenerationState::StopHosts(double grace_seconds) {
-  stop_grace_ = std::min(stop_grace_.value_or(grace_seconds), grace_seconds);
+  const StopInProgress stop{.grace_seconds = grace_seconds,
+                            .end = now_ + FromSeconds(grace_seconds),
+                            .is_of_user = parts_.stop->is_to_blame()};
+  if (!stop_running_ || stop.end < stop_running_->end) {
+    const bool is_of_user = stop_running_.value_or(stop).is_of_user;
+    stop_running_ = stop;
+    stop_running_->is_of_user = is_of_user;
+  }
   for (const int node_rank : launched()) StopHost(node_rank);
+}
+
+double GenerationState::FindGrace() const {
+  const auto& inherited = parts_.stop_in_progress;
+  if (!inherited || stop_running_->end != inherited->end) return stop_running_->grace_seconds;
+  const std::chrono::duration<double> left = inherited->end - now_;
+  return std::max(left.count(), 0.0);
 }
 
 // It may be one of several on their way: the shortest grace counts.
@@ -355,7 +378,7 @@ void GenerationState::StopHost(int node_rank) {
   host.stop_again_at.reset();
   if (host.gone) return;
   auto request = MakeRequest<v1::StopRequest>();
-  request.set_grace_seconds(*stop_grace_);
+  request.set_grace_seconds(FindGrace());
   Act(node_rank, std::move(request));
 }
 

@@ -22,6 +22,7 @@
 
 #include "cli/host/host_clock.h"
 #include "cli/job/job_messages.h"
+#include "cli/job/job_moment.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
@@ -46,6 +47,12 @@ std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number);
 // Returns true for SIGUSR1 and SIGUSR2, which are meant for the ranks.
 bool IsForwarded(int signal);
 
+// Converts a number of seconds of a flag.
+inline std::chrono::nanoseconds FromSeconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
 // Converts a time of the host with this number (HostDaemon::ConvertTime).
 using ConvertTimeCallback =
     std::function<std::optional<TimeRange>(int host, std::chrono::nanoseconds boot_time)>;
@@ -57,6 +64,8 @@ class GenerationState {
   struct Parts {
     int number = 0;
     bool is_taken_over = false;  // another GenerationState has launched its ranks, at least partly
+    std::optional<StopInProgress> stop_in_progress = {};  // of that one
+    JobOutcome stop_cause = {};                           // its failure; OK: none is known
     const JobPlan* job;
     const RankProgram* program;
     const PreparedHosts* hosts;
@@ -83,6 +92,8 @@ class GenerationState {
     return given_up_ || (unanswered_launches_ == 0 && open_streams_ == 0 && unprobed_.empty());
   }
   bool failed() const { return judge_.failed(); }
+  // Describes the stop that is in progress; nullopt: there is none.
+  std::optional<v1::StopState> DescribeStop() const;
   // Returns the outcome. The verdict also names hosts on which ranks may still run: given-up hosts,
   // other than the failed one, that did not report the end of their ranks.
   JobOutcome Conclude() const;
@@ -135,6 +146,10 @@ class GenerationState {
   void StopFailed(double grace_seconds);
   void StopHosts(double grace_seconds);
   void StopHost(int node_rank);
+  // Returns the grace for a host. A stop of another GenerationState ends when that one would have
+  // ended it; else the ranks of a host that hears of the stop late have the full grace.
+  double FindGrace() const;
+  bool kills_ranks() const { return stop_running_ && stop_running_->grace_seconds == 0; }
   void LetGo(int node_rank);  // sends no more requests to the host
   void GiveUpHosts();
   template <typename Action>
@@ -156,7 +171,7 @@ class GenerationState {
   bool told_of_start_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;
-  std::optional<double> stop_grace_;  // of the last stop
+  std::optional<StopInProgress> stop_running_;
   std::set<int> lost_;
   std::string unended_;
   std::string saved_;

@@ -92,7 +92,9 @@ JobController::JobController(JobPlan job, const Program* program,
                  return daemons_.at(host)->ConvertTime(boot_time);
                },
            .absent = options.spares == nullptr ? AbsentHosts() : options.spares->absent_hosts(),
-           .keep_state = options.keep_state}) {}
+           .keep_state = options.keep_state,
+           .keep_moment = options.keep_moment,
+           .find_clock = [this](int host) { return daemons_.at(host)->ClockOffset(); }}) {}
 
 JobController::~JobController() { inputs_->Close(); }
 

@@ -41,6 +41,8 @@ class JobController {
     HostDaemon::NoticeCallback tell_of_wait = nullptr;
     // JobMachine::Parts::keep_state; may be null.
     std::function<void(std::optional<v1::JobState>)> keep_state = nullptr;
+    // JobMachine::Parts::keep_moment; may be null.
+    std::function<void(const v1::JobMoment&)> keep_moment = nullptr;
   };
   // `daemons` are indexed by number; the absent hosts of `spares` have none.
   JobController(JobPlan job, const Program* program, std::map<int, HostDaemon*> daemons,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/host/host_daemon.h"
+#include "cli/job/job_moment.h"
 #include "cli/job/memory_shortage.h"
 #include "cli/job/program_state.h"
 #include "cli/job/python_versions.h"
@@ -57,16 +58,13 @@ bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
          a.host == b.host && a.exit_code == b.exit_code && a.signal == b.signal;
 }
 
-std::chrono::nanoseconds FromSeconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds));
-}
-
 // A failed file server, or one that another takes over from, is back after a minute or two, and a
 // host after a few minutes.
 constexpr std::chrono::seconds kRetryEvery{5};
 constexpr std::chrono::minutes kRetryFor{5};
 constexpr std::chrono::minutes kTellEvery{1};
+
+constexpr std::chrono::seconds kKeepEvery{1};
 
 // Says whether the host takes the job. `path_source` as JobPlan has it.
 JobOutcome CheckAnswer(const std::string& host, const StatusOr<v1::PrepareResponse>& answer,
@@ -167,7 +165,7 @@ JobActions JobMachine::Resume(const v1::JobState& state) {
   for (int i = 0; i < state.places_size(); ++i) {
     static_cast<void>(BindHost(*prepared_[i].answer, i, &job_));  // it was possible before
   }
-  RunGeneration(state.rank_key(), /*is_taken_over=*/true);
+  RunGeneration(state.rank_key(), &state);
   return std::exchange(actions_, {});
 }
 
@@ -202,6 +200,7 @@ JobActions JobMachine::Handle(const JobInput& input, Time now) {
   if (phase_ == Phase::kAwaitingReturn && returning_.TakeDue(now_)) TryReturn();
   if (phase_ == Phase::kFenced) PassFence();
   if (phase_ == Phase::kRunning) FollowGeneration();
+  if (phase_ == Phase::kRunning) KeepMoment();
   return std::exchange(actions_, {});
 }
 
@@ -548,25 +547,47 @@ void JobMachine::PassFence() {
                 [&](const auto& each) { return !FindNodeRank(prepared_, each.first).has_value(); });
   if (!early_losses_.empty()) return ConcludeEarlyLosses();
   if (fence_.Remaining(now_) > Time(0)) return;
-  RunGeneration(parts_.draw_key(), /*is_taken_over=*/false);
+  RunGeneration(parts_.draw_key(), /*taken_over=*/nullptr);
 }
 
-void JobMachine::RunGeneration(const std::string& rank_key, bool is_taken_over) {
+void JobMachine::RunGeneration(const std::string& rank_key, const v1::JobState* taken_over) {
   if (parts_.keep_state) parts_.keep_state(MakeState(rank_key));
   phase_ = Phase::kRunning;
-  run_.emplace(GenerationState::Parts{.number = generation_,
-                                      .is_taken_over = is_taken_over,
-                                      .job = &job_,
-                                      .program = &program_,
-                                      .hosts = &prepared_,
-                                      .observer = observer_,
-                                      .stop = stop_,
-                                      .has_input = parts_.has_input,
-                                      .timeout = FromSeconds(job_.flags.lease_seconds),
-                                      .rank_key = rank_key,
-                                      .convert_time = parts_.convert_time,
-                                      .actions = &actions_});
+  moment_kept_.reset();
+  run_.emplace(GenerationState::Parts{
+      .number = generation_,
+      .is_taken_over = taken_over != nullptr,
+      .stop_in_progress = taken_over == nullptr ? std::nullopt : ReadStop(*taken_over),
+      .stop_cause = taken_over == nullptr ? JobOutcome() : ReadStopCause(*taken_over),
+      .job = &job_,
+      .program = &program_,
+      .hosts = &prepared_,
+      .observer = observer_,
+      .stop = stop_,
+      .has_input = parts_.has_input,
+      .timeout = FromSeconds(job_.flags.lease_seconds),
+      .rank_key = rank_key,
+      .convert_time = parts_.convert_time,
+      .actions = &actions_});
   run_->Begin();
+}
+
+// Before the requests of the stop are sent. Clocks drift slowly.
+void JobMachine::KeepMoment() {
+  if (!parts_.keep_moment) return;
+  v1::JobMoment moment;
+  moment.set_generation(generation_);
+  if (auto stop = run_->DescribeStop()) *moment.mutable_stop() = *std::move(stop);
+  std::string stop = moment.stop().SerializeAsString();
+  const bool is_recent = moment_kept_.has_value() && now_ - *moment_kept_ < kKeepEvery;
+  if (is_recent && stop == stop_kept_) return;
+  for (const PreparedHost& host : prepared_) {
+    const auto clock = parts_.find_clock ? parts_.find_clock(host.number) : std::nullopt;
+    if (clock.has_value()) *moment.add_clocks() = MakeClockState(host.number, *clock);
+  }
+  parts_.keep_moment(moment);
+  moment_kept_ = now_;
+  stop_kept_ = std::move(stop);
 }
 
 void JobMachine::ConcludeEarlyLosses() {

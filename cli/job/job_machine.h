@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/host/host_clock.h"
 #include "cli/host/own_pauses.h"
 #include "cli/job/fence.h"
 #include "cli/job/generation_state.h"
@@ -122,6 +123,11 @@ class JobMachine {
     // Receives the state of a generation before its ranks are launched, without the daemons;
     // nullopt at its end. May be null.
     std::function<void(std::optional<v1::JobState>)> keep_state = nullptr;
+    // Receives the part of the state that changes while the ranks run: when a stop begins or
+    // becomes shorter, and with the clocks every second in which something happens. May be null.
+    std::function<void(const v1::JobMoment&)> keep_moment = nullptr;
+    // HostDaemon::ClockOffset; may be null.
+    std::function<std::optional<HostClock::Offset>(int host)> find_clock = nullptr;
   };
   // All pointers must outlive this object.
   JobMachine(JobPlan job, Parts parts);
@@ -197,8 +203,9 @@ class JobMachine {
   void OnReplacementPrepared();
   void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer);
   v1::JobState MakeState(const std::string& rank_key) const;
-  // Launches the ranks, or takes them over.
-  void RunGeneration(const std::string& rank_key, bool is_taken_over);
+  // Launches the ranks, or takes them over in this state.
+  void RunGeneration(const std::string& rank_key, const v1::JobState* taken_over);
+  void KeepMoment();
   void AwaitFence();
   // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
   // job.
@@ -244,7 +251,9 @@ class JobMachine {
   int next_number_ = 0;                       // of the next replacement's daemon
   Retries returning_;                         // of lost hosts
   std::optional<GenerationState> run_;
-  std::optional<OwnPause> pause_;  // of this process, at the failure of the generation
+  std::optional<Time> moment_kept_;  // of this generation
+  std::string stop_kept_;            // the stop in that moment
+  std::optional<OwnPause> pause_;    // of this process, at the failure of the generation
   Time now_{};
   JobActions actions_;  // of the current input
   JobOutcome outcome_;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/job/job_moment.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
@@ -292,6 +293,10 @@ StatusOr<StartedHosts> HostStarter::AdoptHosts(const v1::JobState& state, Notice
     places_[i] = {.number = place.number(), .host = place.host(), .node_rank = i};
   }
   started.daemons = ListDaemons();
+  for (const v1::ClockState& clock : state.moment().clocks()) {
+    const auto daemon = started.daemons.find(clock.number());
+    if (daemon != started.daemons.end()) daemon->second->RestoreClock(ReadClock(clock));
+  }
   started.master_addr = state.master_addr();
   return started;
 }

@@ -46,6 +46,8 @@ void SimulatedJob::MakeMachine() {
   cli::JobMachine::Parts parts{
       .program = this, .observer = this, .stop = &stop_.emplace(), .absent = failures_};
   parts.keep_state = [this](std::optional<v1::JobState> state) { kept_ = std::move(state); };
+  parts.keep_moment = [this](const v1::JobMoment& moment) { kept_moment_ = moment; };
+  parts.find_clock = [this](int number) { return clocks_.at(number).offset(); };
   parts.draw_key = [] { return std::string("key"); };
   parts.unix_nanos = [this] { return clock_.now().count(); };
   parts.find_own_pause = [this](std::optional<int> number) -> std::optional<cli::OwnPause> {
@@ -210,7 +212,8 @@ void SimulatedJob::KillAgent() {
 void SimulatedJob::TakeOver() {
   ending_.taken_over = true;
   has_agent_ = true;
-  const v1::JobState state = *kept_;
+  v1::JobState state = *kept_;
+  *state.mutable_moment() = kept_moment_;
   table_.emplace(Seconds(scenario_.lease_seconds));
   for (const v1::HostPlace& place : state.places()) {
     links_[place.number()].abandoned = false;
@@ -219,8 +222,13 @@ void SimulatedJob::TakeOver() {
     terms_.emplace(place.number(), cli::LeaseTerm(clock_.now()));
     clocks_[place.number()] = {};
   }
+  for (const v1::ClockState& clock : state.moment().clocks()) {
+    clocks_[clock.number()].Restore(cli::ReadClock(clock));
+  }
   MakeMachine();
-  stop_->Enter(cli::JobPhase::kRunning);
+  const auto stop = cli::ReadStop(state);
+  stop_->Enter(stop.has_value() && !stop->is_of_user ? cli::JobPhase::kStopping
+                                                     : cli::JobPhase::kRunning);
   for (int i = 0; i < user_signals_; ++i) static_cast<void>(stop_->OnSignal(SIGINT));
   Perform(machine_->Resume(state));
   if (user_signals_ > 0) Feed(cli::UserSignal{SIGINT});

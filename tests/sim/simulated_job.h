@@ -22,6 +22,7 @@
 #include "cli/host/lease_table.h"
 #include "cli/host/lease_term.h"
 #include "cli/job/job_machine.h"
+#include "cli/job/job_moment.h"
 #include "cli/job/user_stop.h"
 #include "tests/sim/event_clock.h"
 #include "tests/sim/scenario.h"
@@ -160,7 +161,8 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   cli::AbsentHosts failures_;
   std::unique_ptr<cli::JobMachine> machine_;
   std::optional<v1::JobState> kept_;  // what an agent leaves to its successor
-  int agent_ = 0;                     // number of the agent
+  v1::JobMoment kept_moment_;
+  int agent_ = 0;  // number of the agent
   bool has_agent_ = true;
   bool paused_ = false;
   std::deque<std::function<void()>> waiting_;  // for dsrun to go on

@@ -119,8 +119,6 @@ void SimulatedJob::RecordExit(int number, int generation, const v1::RankExited& 
 }
 
 void SimulatedJob::CheckFirst(const cli::Verdict& verdict) {
-  // An agent that takes over does not know the hosts' clocks when it hears of these ends again.
-  if (ending_.taken_over) return;
   // Twice the error of a clock: half of the longest round trip, and the drift since then.
   constexpr Time kError = std::chrono::milliseconds(250);
   const auto is_about = [&](const FailedRank& rank) {

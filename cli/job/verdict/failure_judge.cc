@@ -141,7 +141,8 @@ void FailureJudge::BlameLoss(Verdict verdict) {
 }
 
 // In order of preference: a failure with its own reason, the missing rank (if it ever started), the
-// first failure although it is a consequence, another cause, a failure during a stop.
+// first failure although it is a consequence, another cause, the verdict of an earlier agent, a
+// failure during a stop.
 JobOutcome FailureJudge::Conclude() const {
   if (const auto roots = FindRoots(); !roots.empty()) return ConvictFirst(roots);
   const auto all = [](const FailedExit&) { return true; };
@@ -161,6 +162,7 @@ JobOutcome FailureJudge::Conclude() const {
     if (!verdict.step.has_value()) verdict.step = LastStep(0);
     return verdict;
   }
+  if (earlier_.has_value()) return *earlier_;
   if (!stopped_.empty()) return ConvictFirst(Select(stopped_, all));
   return JobOutcome();
 }

@@ -49,6 +49,10 @@ class FailureJudge {
   // the result of a probe.
   void OnHostLost(const std::string& host, const HostChange& change);
 
+  // Records the verdict that an agent which was killed had found. It counts if nothing here tells
+  // more than that ranks were stopped.
+  void OnEarlierVerdict(Verdict verdict) { earlier_ = std::move(verdict); }
+
   // Returns true as soon as the generation must end.
   bool failed() const { return !failed_.empty() || other_.has_value(); }
 
@@ -103,6 +107,7 @@ class FailureJudge {
   std::vector<FailedExit> failed_;   // the failures without a stop
   std::vector<FailedExit> stopped_;  // the failures during a stop
   std::optional<Verdict> other_;     // another first cause: the user's stop, a lost daemon
+  std::optional<Verdict> earlier_;   // of another agent
   std::optional<int> lost_host_;     // the number of the host whose loss is other_
 };
 

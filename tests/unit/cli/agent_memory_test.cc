@@ -46,6 +46,21 @@ TEST(AgentMemoryTest, AStateThatIsTooLargeIsNotKept) {
   EXPECT_FALSE(memory.Read().has_value());
 }
 
+TEST(AgentMemoryTest, AStateComesWithTheLastMoment) {
+  AgentMemory memory = *AgentMemory::Make(2);
+  v1::JobMoment moment;
+  for (int generation = 0; generation < 3; ++generation) {
+    moment.set_generation(generation);
+    moment.add_clocks()->set_number(7);
+    memory.KeepMoment(moment);
+  }
+  EXPECT_FALSE(memory.Read().has_value());
+  memory.Keep(State(2));
+  ASSERT_TRUE(memory.Read().has_value());
+  EXPECT_EQ(memory.Read()->moment().SerializeAsString(), moment.SerializeAsString());
+  EXPECT_EQ(memory.Read()->rank_key(), State(2).rank_key());
+}
+
 // A process may be killed at any moment.
 TEST(AgentMemoryTest, AKilledProcessLeavesAWholeState) {
   AgentMemory memory = *AgentMemory::Make(2);
@@ -57,15 +72,24 @@ TEST(AgentMemoryTest, AKilledProcessLeavesAWholeState) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     memory.Keep(State(1));
     written.write.Reset();
-    for (int generation = 0;; generation = (generation + 1) % 20) memory.Keep(State(generation));
+    for (int generation = 0;; generation = (generation + 1) % 20) {
+      v1::JobMoment moment;
+      for (int i = 0; i < generation; ++i) moment.add_clocks()->set_number(generation);
+      memory.KeepMoment(moment);
+      memory.Keep(State(generation));
+    }
   }
   written.write.Reset();
   char byte = 0;
   EXPECT_EQ(::read(written.read.get(), &byte, 1), 0);
   ASSERT_EQ(::kill(writer, SIGKILL), 0);
   ASSERT_EQ(::waitpid(writer, nullptr, 0), writer);
-  const std::optional<v1::JobState> left = memory.Read();
+  std::optional<v1::JobState> left = memory.Read();
   ASSERT_TRUE(left.has_value());
+  for (const v1::ClockState& clock : left->moment().clocks()) {
+    EXPECT_EQ(clock.number(), left->moment().clocks_size());
+  }
+  left->clear_moment();
   EXPECT_EQ(left->SerializeAsString(), State(left->generation()).SerializeAsString());
 }
 

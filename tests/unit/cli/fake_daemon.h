@@ -94,6 +94,7 @@ class FakeDaemon : public HostDaemon {
   void CancelStarts() override { starts_cancelled = true; }
   bool leased() const override { return lease_from.has_value(); }
   std::chrono::nanoseconds LeaseFrom() const override { return *lease_from; }
+  std::optional<HostClock::Offset> ClockOffset() const override { return clock; }
 
   std::atomic<bool> abandoned = false;
   std::atomic<bool> released = false;
@@ -101,6 +102,7 @@ class FakeDaemon : public HostDaemon {
   std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
   std::function<void()> on_await;  // of the end of its processes
   std::optional<std::chrono::nanoseconds> lease_from;
+  std::optional<HostClock::Offset> clock;
   v1::PrepareResponse prepare_answer;
   StatusOr<v1::LaunchResponse> launch_answer = v1::LaunchResponse();
   v1::PrepareRequest prepared;

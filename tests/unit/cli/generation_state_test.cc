@@ -131,6 +131,82 @@ TEST_F(GenerationStateTest, ASlowStartIsNamedOnce) {
   EXPECT_FALSE(state_.failed());
 }
 
+// The agent is killed in the grace of a stop, and its successor knows the stop.
+class TakenOverStopTest : public GenerationStateTest {
+ protected:
+  // Takes over from state_ at 21 s; host 1 has not heard of the stop.
+  void TakeOver() {
+    v1::JobState kept;
+    kept.set_generation(kGeneration);
+    kept.mutable_moment()->set_generation(kGeneration);
+    *kept.mutable_moment()->mutable_stop() = *state_.DescribeStop();
+    next_.emplace(GenerationState::Parts{.number = kGeneration,
+                                         .is_taken_over = true,
+                                         .stop_in_progress = ReadStop(kept),
+                                         .stop_cause = ReadStopCause(kept),
+                                         .job = &job_,
+                                         .program = &program_,
+                                         .hosts = &hosts_,
+                                         .observer = &observer_,
+                                         .stop = &next_stop_,
+                                         .timeout = 10s,
+                                         .actions = &actions_});
+    actions_.clear();
+    next_->Begin();
+    for (const int host : {0, 1}) {
+      next_->Handle(Answer<v1::LaunchResponse>{host, kGeneration, AlreadyExistsError("before")},
+                    21s);
+    }
+  }
+  void EndStreams() {
+    for (const int host : {0, 1}) next_->Handle(StreamEnd{host, kGeneration, OkStatus()}, 30s);
+  }
+
+  UserStop next_stop_;
+  std::optional<GenerationState> next_;
+};
+
+TEST_F(TakenOverStopTest, TheGraceEndsWhenItWouldHaveEnded) {
+  Say(0, testing::Exited(0, 7));  // at 1 s
+  TakeOver();
+  EXPECT_THAT(GracesOf(0), ElementsAre(10));
+  EXPECT_THAT(GracesOf(1), ElementsAre(10));
+  next_stop_.OnSignal(SIGINT);
+  EXPECT_FALSE(next_stop_.is_to_blame()) << "the failure came first";
+}
+
+TEST_F(TakenOverStopTest, AGraceThatIsOverIsNotBegunAgain) {
+  stop_.OnSignal(SIGINT);
+  state_.Handle(UserSignal{SIGINT}, 1s);
+  stop_.OnSignal(SIGINT);
+  state_.Handle(UserSignal{SIGINT}, 2s);
+  TakeOver();
+  EXPECT_THAT(GracesOf(1), ElementsAre(0));
+}
+
+// A host that was lost may be there for the successor.
+TEST_F(TakenOverStopTest, ItsCauseIsNotForgotten) {
+  state_.Handle(HostChange{.host = 1, .grade = HostGrade::kLost, .evidence = "no answer"}, 1s);
+  TakeOver();
+  const auto batch = std::make_shared<v1::EventBatch>();
+  *batch->add_events() = testing::Exited(0, 0, SIGTERM, true);
+  next_->Handle(HostEvents{0, kGeneration, batch}, 22s);
+  EndStreams();
+  EXPECT_EQ(next_->Conclude().failure().cause, Cause::kHostLost);
+  EXPECT_EQ(next_->Conclude().failure().host, "b");
+}
+
+TEST_F(TakenOverStopTest, WhatTheSuccessorHearsCountsMore) {
+  Say(0, testing::Exited(0, 7));
+  TakeOver();
+  const auto batch = std::make_shared<v1::EventBatch>();
+  *batch->add_events() = testing::Exited(0, 7);
+  next_->Handle(HostEvents{0, kGeneration, batch}, 22s);
+  EndStreams();
+  EXPECT_EQ(next_->Conclude().failure().exit_code, 7);
+  EXPECT_EQ(next_->Conclude().failure().pid, state_.Conclude().failure().pid);
+}
+
 TEST_F(GenerationStateTest, TheVerdictOfALostDaemonNamesItsLastMessages) {
   EndStream(1, UnavailableError("connection reset"));
   EndStream(0, OkStatus());

@@ -28,6 +28,19 @@ TEST(HostClockTest, TheErrorIsTheRoundTrip) {
   EXPECT_EQ(when->middle(), 100s + 1ms);
 }
 
+TEST(HostClockTest, AnotherProcessGoesOnWithWhatIsKnown) {
+  HostClock clock;
+  clock.OnAnswer(100s, kAhead + 100s + 4ms, 100s + 10ms);
+  HostClock next;
+  next.Restore(*clock.offset());
+  EXPECT_EQ(next.Convert(kAhead + 100s, 104s)->earliest,
+            clock.Convert(kAhead + 100s, 104s)->earliest);
+  next.Restore({});
+  EXPECT_EQ(next.Convert(kAhead + 100s, 104s)->earliest,
+            clock.Convert(kAhead + 100s, 104s)->earliest)
+      << "it has one";
+}
+
 TEST(HostClockTest, AShortRoundTripIsKeptUntilTheDriftMakesItWorse) {
   HostClock clock;
   clock.OnAnswer(100s, kAhead + 100s + 1ms, 100s + 2ms);

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <memory>
 
+#include "cli/job/job_moment.h"
 #include "tests/unit/cli/events.h"
 #include "tests/unit/cli/fake_daemon.h"
 
@@ -22,6 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Output;
 using testing::RecordingObserver;
+using std::chrono_literals::operator""s;
 
 // Starts spares that are fakes, in the order of `daemons`.
 class FakeStarter : public ReplacementStarter {
@@ -92,9 +95,13 @@ class JobControllerTest : public ::testing::Test {
     controller_ = std::make_unique<JobController>(
         std::move(plan), &program_, testing::ByNumber(daemons_), &observer_,
         JobController::Options{
-            .spares = &starter_, .stop = &stop_, .keep_state = [this](const auto& state) {
-              if (state.has_value()) kept_ = *state;
-            }});
+            .spares = &starter_,
+            .stop = &stop_,
+            .keep_state =
+                [this](const auto& state) {
+                  if (state.has_value()) kept_ = *state;
+                },
+            .keep_moment = [this](const auto& moment) { *kept_.mutable_moment() = moment; }});
     return *controller_;
   }
 
@@ -144,6 +151,21 @@ TEST_F(JobControllerTest, AnotherControllerTakesOverTheGeneration) {
     EXPECT_EQ(daemons_[i]->launched[0].SerializeAsString(), launched[i].SerializeAsString());
     EXPECT_TRUE(daemons_[i]->watched_again);
   }
+}
+
+TEST_F(JobControllerTest, ASuccessorKnowsTheStopAndTheClocks) {
+  AddHost("a", {{Exited(0, 7), Exited(1, 0, SIGTERM, true), Ended()}});
+  AddHost("b", {{}});
+  daemons_[1]->clock = HostClock::Offset{.lowest = 5s, .highest = 6s, .taken = 7s};
+  EXPECT_FALSE(Controller(/*max_restarts=*/0, /*grace_seconds=*/1).Run().ok());
+  const auto stop = ReadStop(kept_);
+  ASSERT_TRUE(stop.has_value());
+  EXPECT_EQ(stop->grace_seconds, 1);
+  EXPECT_FALSE(stop->is_of_user);
+  EXPECT_EQ(ReadStopCause(kept_).failure().exit_code, 7);
+  ASSERT_EQ(kept_.moment().clocks_size(), 1);
+  EXPECT_EQ(kept_.moment().clocks(0).number(), 1);
+  EXPECT_EQ(ReadClock(kept_.moment().clocks(0)).highest, 6s);
 }
 
 v1::Event Put(const std::string& key, const std::string& value) {
