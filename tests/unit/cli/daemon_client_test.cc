@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/process/boot_time.h"
 #include "runtime/process/unix_socket.h"
 #include "tests/support/daemon_calls.h"
 
@@ -33,6 +34,15 @@ TEST_F(DaemonClientTest, HidesTheLogOfGrpc) {
   ::testing::internal::CaptureStderr();
   gpr_log(GPR_ERROR, "Could not create a worker-thread");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(DaemonClientTest, KnowsTheClockThatAnotherAgentKnewBeforeAnyRenewal) {
+  EXPECT_FALSE(client_.ConvertTime(std::chrono::seconds(5)).has_value());
+  const HostClock::Offset offset{
+      .lowest = -std::chrono::hours(1), .highest = -std::chrono::hours(1), .taken = BootTime()};
+  client_.RestoreClock(offset);
+  EXPECT_EQ(client_.ClockOffset()->highest, offset.highest);
+  EXPECT_GE(client_.ConvertTime(std::chrono::seconds(5))->latest, std::chrono::hours(1));
 }
 
 TEST_F(DaemonClientTest, ALaunchThatIsNotAwaitedIsGivenUp) {
