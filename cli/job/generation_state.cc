@@ -69,6 +69,7 @@ void GenerationState::Begin() {
 void GenerationState::LaunchOn(int node_rank) {
   const PreparedHosts& hosts = *parts_.hosts;
   hosts_[node_rank].launch_again_at.reset();
+  hosts_[node_rank].launching = true;
   Act(node_rank,
       MakeLaunchRequest(job_, *parts_.program,
                         {.node_rank = node_rank,
@@ -153,6 +154,7 @@ void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank
     return;
   }
   --unanswered_launches_;
+  hosts_[node_rank].launching = false;
   // A user who kills the ranks cancels launches.
   const bool runs_already = parts_.is_taken_over &&
                             (code == StatusCode::kAlreadyExists || code == StatusCode::kCancelled);
@@ -362,7 +364,11 @@ void GenerationState::StopHosts(double grace_seconds) {
     stop_running_ = stop;
     stop_running_->is_of_user = is_of_user;
   }
-  for (const int node_rank : launched()) StopHost(node_rank);
+  for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
+    // The answer of a launch may be lost. A daemon that has not launched yet says so, and its host
+    // is stopped after the launch.
+    if (hosts_[node_rank].launched || hosts_[node_rank].launching) StopHost(node_rank);
+  }
 }
 
 double GenerationState::FindGrace() const {

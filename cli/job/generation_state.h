@@ -108,6 +108,7 @@ class GenerationState {
 
  private:
   struct Host {
+    bool launching = false;  // its launch is unanswered, and its ranks may run
     bool launched = false;
     bool gone = false;  // its stream has ended, or it is lost; no more requests are sent
     std::optional<Time> stop_again_at;    // time to repeat a Stop without a response

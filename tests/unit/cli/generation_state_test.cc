@@ -131,6 +131,27 @@ TEST_F(GenerationStateTest, ASlowStartIsNamedOnce) {
   EXPECT_FALSE(state_.failed());
 }
 
+TEST_F(GenerationStateTest, AHostWhoseLaunchIsUnansweredIsStoppedToo) {
+  GenerationState state(GenerationState::Parts{.number = kGeneration,
+                                               .job = &job_,
+                                               .program = &program_,
+                                               .hosts = &hosts_,
+                                               .observer = &observer_,
+                                               .stop = &stop_,
+                                               .timeout = 10s,
+                                               .actions = &actions_});
+  state.Begin();
+  state.Handle(Answer<v1::LaunchResponse>{0, kGeneration, v1::LaunchResponse()}, 0s);
+  const auto batch = std::make_shared<v1::EventBatch>();
+  *batch->add_events() = testing::Exited(0, 7);
+  state.Handle(HostEvents{0, kGeneration, batch}, 1s);
+  EXPECT_THAT(GracesOf(1), ElementsAre(30)) << "the answer of its launch may be lost";
+  state.Handle(Answer<v1::StopResponse>{1, kGeneration, NotFoundError("not launched")}, 1s);
+  EXPECT_FALSE(state.next().has_value());
+  state.Handle(Answer<v1::LaunchResponse>{1, kGeneration, v1::LaunchResponse()}, 2s);
+  EXPECT_THAT(GracesOf(1), ElementsAre(30, 30)) << "it was launched after the stop";
+}
+
 // The agent is killed in the grace of a stop, and its successor knows the stop.
 class TakenOverStopTest : public GenerationStateTest {
  protected:
