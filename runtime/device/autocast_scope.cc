@@ -26,4 +26,10 @@ AutocastScope::~AutocastScope() {
   autocast::set_autocast_cache_enabled(was_cached_);
 }
 
+at::Tensor AutocastOperand(const at::Tensor& operand) {
+  const c10::DeviceType device = operand.device().type();
+  if (!autocast::is_autocast_enabled(device)) return operand;
+  return autocast::cached_cast(autocast::get_autocast_dtype(device), operand, device);
+}
+
 }  // namespace ds::precision

@@ -4,6 +4,7 @@
 // products, convolutions and attention in a lower precision, and operations that need fp32 in fp32.
 // Weights are cast again at each use; autograd casts their gradients back.
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
@@ -26,5 +27,9 @@ class AutocastScope {
   bool was_cached_ = false;
   c10::ScalarType was_dtype_ = c10::kFloat;
 };
+
+// Returns the operand in autocast's dtype, or the operand itself if autocast is off on this thread.
+// Differentiable. For functions with their own backward pass, which autocast does not know.
+at::Tensor AutocastOperand(const at::Tensor& operand);
 
 }  // namespace ds::precision

@@ -10,7 +10,7 @@
 
 #include "runtime/autograd/put_gradient.h"
 #include "runtime/base/check.h"
-#include "runtime/models/kernels/first_derivative.h"
+#include "runtime/device/kernels/first_derivative.h"
 
 namespace ds::models {
 namespace {
@@ -64,7 +64,7 @@ class GroupedFunction : public torch::autograd::Function<GroupedFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("a product by groups");
+    kernels::CheckIsFirstDerivative("a product by groups");
     const auto saved = context->get_saved_variables();
     const variable_list matrices(saved.begin() + 1, saved.end());
     const Counts counts = context->saved_data["counts"].toIntVector();

@@ -13,7 +13,8 @@
 
 #include "runtime/autograd/put_gradient.h"
 #include "runtime/base/check.h"
-#include "runtime/models/kernels/first_derivative.h"
+#include "runtime/device/autocast_scope.h"
+#include "runtime/device/kernels/first_derivative.h"
 #include "runtime/plan/memory/product_scratch.h"
 
 namespace at::native {
@@ -100,7 +101,7 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("a linear layer");
+    kernels::CheckIsFirstDerivative("a linear layer");
     const auto saved = context->get_saved_variables();
     const at::Tensor& weight = saved[1];
     // Detached: a deferred weight gradient would otherwise keep the full history of x alive.
@@ -148,7 +149,7 @@ class SharedAffineFunction : public torch::autograd::Function<SharedAffineFuncti
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("a linear layer");
+    kernels::CheckIsFirstDerivative("a linear layer");
     const auto saved = context->get_saved_variables();
     const at::Tensor x = saved[0].defined() ? saved[0].detach() : saved[0];
     const auto capsule = context->saved_data["options"].toCapsule();
@@ -228,22 +229,16 @@ void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float
   }
 }
 
-at::Tensor AutocastOperand(const at::Tensor& operand) {
-  const c10::DeviceType device = operand.device().type();
-  if (!at::autocast::is_autocast_enabled(device)) return operand;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), operand, device);
-}
-
 at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::Tensor& bias,
                   WeightLayout layout, const tensor_parallel::TensorGroup& add_up) {
   const bool in_out = layout == WeightLayout::kInOut;
-  const at::Tensor x = AutocastOperand(input);
-  const at::Tensor weight = AutocastOperand(matrix);
+  const at::Tensor x = precision::AutocastOperand(input);
+  const at::Tensor weight = precision::AutocastOperand(matrix);
   std::vector<std::int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(in_out ? 1 : 0);
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const std::optional<at::Tensor> optional_bias =
-      bias.defined() ? std::optional(AutocastOperand(bias)) : std::nullopt;
+      bias.defined() ? std::optional(precision::AutocastOperand(bias)) : std::nullopt;
   // Inside the function every tensor looks like a constant.
   const AffineOptions options{in_out, weight.requires_grad(), add_up};
   return AffineFunction::apply(rows, weight, optional_bias, options).view(shape);

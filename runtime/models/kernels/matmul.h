@@ -28,10 +28,6 @@ void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float
 // Same as MatMulInto, always with the upcast path for 16-bit operands. Works on any processor.
 void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta);
 
-// Returns the operand in autocast's dtype, or the operand itself if autocast is off.
-// Differentiable. The functions below call it themselves.
-at::Tensor AutocastOperand(const at::Tensor& operand);
-
 enum class WeightLayout { kInOut, kOutIn };
 
 // Returns x · W (+ bias), differentiable. x [..., in]; `weight` is W [in, out] or its transpose

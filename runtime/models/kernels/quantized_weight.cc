@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/device/autocast_scope.h"
+#include "runtime/device/kernels/first_derivative.h"
 #include "runtime/device/parallel.h"
-#include "runtime/models/kernels/first_derivative.h"
 #include "runtime/models/kernels/matmul.h"
 
 namespace ds::models {
@@ -329,7 +330,7 @@ class QuantizedAffineFunction : public torch::autograd::Function<QuantizedAffine
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("a quantised layer");
+    kernels::CheckIsFirstDerivative("a quantised layer");
     variable_list result(3);  // of x, bytes and layout; only x has a gradient
     if (!context->needs_input_grad(0)) return result;
     const at::Tensor bytes = context->get_saved_variables()[0];
@@ -348,12 +349,12 @@ class QuantizedAffineFunction : public torch::autograd::Function<QuantizedAffine
 
 at::Tensor QuantizedAffine(const at::Tensor& x, const at::Tensor& bytes,
                            const QuantizedLayout& layout, const at::Tensor& bias) {
-  const at::Tensor operand = AutocastOperand(x);
+  const at::Tensor operand = precision::AutocastOperand(x);
   std::vector<std::int64_t> shape = operand.sizes().vec();
   shape.back() = layout.rows;
   const at::Tensor rows = operand.reshape({-1, layout.columns}).contiguous();
   const at::Tensor y = QuantizedAffineFunction::apply(rows, bytes, layout).view(shape);
-  return bias.defined() ? y + AutocastOperand(bias) : y;
+  return bias.defined() ? y + precision::AutocastOperand(bias) : y;
 }
 
 }  // namespace ds::models

@@ -7,7 +7,7 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "runtime/models/kernels/first_derivative.h"
+#include "runtime/device/kernels/first_derivative.h"
 #include "runtime/models/kernels/row_loops.h"
 #include "runtime/models/kernels/rows.h"
 
@@ -32,7 +32,7 @@ class GeluTanhFunction : public torch::autograd::Function<GeluTanhFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    CheckIsFirstDerivative("GELU");
+    kernels::CheckIsFirstDerivative("GELU");
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor upstream = gradients[0].contiguous();
     const at::Tensor gradient = at::empty_like(x);
@@ -66,7 +66,7 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    CheckIsFirstDerivative("SwiGLU");
+    kernels::CheckIsFirstDerivative("SwiGLU");
     const auto saved = context->get_saved_variables();
     const at::Tensor &gate = saved[0], &up = saved[1];
     const at::Tensor upstream = gradients[0].contiguous();

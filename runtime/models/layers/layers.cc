@@ -18,6 +18,7 @@
 #include "runtime/autograd/put_gradient.h"
 #include "runtime/base/check.h"
 #include "runtime/base/philox.h"
+#include "runtime/device/autocast_scope.h"
 #include "runtime/models/block.h"
 #include "runtime/models/kernels/quantized_weight.h"
 
@@ -73,7 +74,7 @@ at::Tensor Product::forward(const at::Tensor& x, const RandomPosition* origin) c
   }
   const at::Tensor y = Multiply(x, /*bias=*/{}) + change;
   const at::Tensor adapted = y * of_rows.to(y.scalar_type());
-  return bias_.defined() ? adapted + AutocastOperand(bias_) : adapted;
+  return bias_.defined() ? adapted + precision::AutocastOperand(bias_) : adapted;
 }
 
 std::optional<AffineWeights> Product::FindAffine() const {

@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "runtime/autograd/put_gradient.h"
+#include "runtime/device/autocast_scope.h"
+#include "runtime/device/kernels/first_derivative.h"
 #include "runtime/device/parallel.h"
-#include "runtime/models/kernels/first_derivative.h"
 #include "runtime/models/kernels/matmul.h"
 #include "runtime/models/kernels/row_loops.h"
 #include "runtime/models/kernels/rows.h"
@@ -252,7 +253,7 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("the language model's loss");
+    kernels::CheckIsFirstDerivative("the language model's loss");
     TORCH_CHECK(!context->saved_data.empty(), "backward of the language model's loss ran twice");
     at::Tensor hidden = context->saved_data["hidden"].toTensor();
     at::Tensor weight = context->saved_data["weight"].toTensor();
@@ -374,7 +375,8 @@ std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
 
 at::Tensor LmLoss(const at::Tensor& states, const at::Tensor& matrix, const at::Tensor& labels,
                   const LmLossOptions& options) {
-  const at::Tensor hidden = AutocastOperand(states), weight = AutocastOperand(matrix);
+  const at::Tensor hidden = precision::AutocastOperand(states),
+                   weight = precision::AutocastOperand(matrix);
   const bool recording = c10::GradMode::is_enabled();
   const LossNeeds needs{.hidden = recording && hidden.requires_grad(),
                         .weight = recording && weight.requires_grad(),

@@ -12,8 +12,8 @@
 #include <algorithm>
 
 #include "runtime/autograd/put_gradient.h"
+#include "runtime/device/kernels/first_derivative.h"
 #include "runtime/models/block.h"
-#include "runtime/models/kernels/first_derivative.h"
 #include "runtime/models/kernels/row_loops.h"
 #include "runtime/models/kernels/rows.h"
 
@@ -85,7 +85,7 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("RMSNorm");
+    kernels::CheckIsFirstDerivative("RMSNorm");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &scales = saved[2];
     const at::Tensor arrived = upstream[0].contiguous(), gradient = at::empty_like(x);

@@ -8,8 +8,8 @@
 #include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "runtime/device/kernels/first_derivative.h"
 #include "runtime/device/transfers.h"
-#include "runtime/models/kernels/first_derivative.h"
 #include "runtime/models/kernels/row_loops.h"
 #include "runtime/models/kernels/rows.h"
 #include "runtime/models/layers/token_positions.h"
@@ -77,7 +77,7 @@ class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
-    CheckIsFirstDerivative("rotary embedding");
+    kernels::CheckIsFirstDerivative("rotary embedding");
     const auto saved = context->get_saved_variables();
     return {Rotate(upstream[0], saved[0], saved[1], /*direction=*/-1.0F), {}, {}};
   }

@@ -1,4 +1,5 @@
 #include "runtime/models/kernels/matmul.h"
+#include "runtime/device/autocast_scope.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/isa_probe.h"
+#include "runtime/device/autocast_scope.h"
 
 namespace ds::models {
 namespace {
@@ -111,7 +113,7 @@ TEST(Affine, RunsInThePrecisionOfAutocastAsLinearDoes) {
   y.backward(upstream);
   EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
   EXPECT_LT(Distance(weight.grad(), theirs), 1e-2);
-  EXPECT_EQ(AutocastOperand(x).scalar_type(), at::kFloat) << "the scope has ended";
+  EXPECT_EQ(precision::AutocastOperand(x).scalar_type(), at::kFloat) << "the scope has ended";
 }
 
 struct AffineCase {

@@ -6,7 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
-namespace ds::models {
+namespace ds::kernels {
 
 // Throws c10::Error in a backward pass with create_graph, the only one that records a graph. `what`
 // names the part of the model in the message.
@@ -16,4 +16,4 @@ inline void CheckIsFirstDerivative(const char* what) {
               "not built; compute it from LibTorch's own operators");
 }
 
-}  // namespace ds::models
+}  // namespace ds::kernels
