@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "runtime/autograd/keeper.h"
 #include "runtime/autograd/recompute.h"
+#include "runtime/device/kernels/attention_rule.h"
 #include "runtime/models/batch.h"
 #include "runtime/models/kernels/dropout.h"
 #include "runtime/models/kernels/tiled_rows.h"
@@ -29,6 +31,8 @@ struct Bundle {
   std::optional<double> loss_count;
   // If set, the block that counts the labels need not wait for their device.
   std::optional<MeasuredLabels> measured_labels;
+  // If set and of the batch's "documents", attention need not wait for their device.
+  std::shared_ptr<const kernels::SampleDocuments> documents;
   // The lengths in tokens of the longest document and the longest sample, without padding. Rotary
   // angles and the embedding's noise depend on them. 0: unknown, and padding counts.
   std::int64_t longest_document = 0, longest_sample = 0;

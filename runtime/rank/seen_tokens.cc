@@ -2,30 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 
-#include "runtime/data/longest_run.h"
 #include "runtime/engine/deepspeed_api.h"
 
 namespace ds::rank {
-namespace {
-
-// Returns the length of the longest run of equal numbers in a row of [B, S].
-std::int64_t LongestDocument(const at::Tensor& documents) {
-  const at::Tensor rows = documents.cpu();
-  const std::span numbers(rows.const_data_ptr<std::int64_t>(),
-                          static_cast<std::size_t>(rows.numel()));
-  const auto width = static_cast<std::size_t>(rows.size(1));
-  std::int64_t longest = 0;
-  for (std::size_t row = 0; row < numbers.size(); row += width) {
-    longest = std::max(longest, data::LongestRun(numbers.subspan(row, width)));
-  }
-  return longest;
-}
-
-}  // namespace
-
 Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& spec,
                            std::int64_t seq_len) {
   using models::Positions;
@@ -55,7 +36,9 @@ void TruncateSamples(std::int64_t tokens, Bundle* bundle) {
   for (auto& [name, tensor] : bundle->batch) tensor = tensor.narrow(1, 0, tokens).contiguous();
   bundle->longest_sample = std::min(bundle->longest_sample, tokens);
   const at::Tensor& documents = bundle->tensor("documents");
-  const std::int64_t longest = documents.defined() ? LongestDocument(documents) : tokens;
+  bundle->documents =
+      documents.defined() ? std::make_shared<const kernels::SampleDocuments>(documents) : nullptr;
+  const std::int64_t longest = bundle->documents ? bundle->documents->longest() : tokens;
   bundle->longest_document = std::min(bundle->longest_document, longest);
 }
 

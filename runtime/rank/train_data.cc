@@ -259,7 +259,11 @@ Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool masks_pa
   bundle.measured_labels = {bundle.tensor("labels"), models::MeasureLabels(batch.labels)};
   bundle.longest_document = batch.longest;
   bundle.longest_sample = *std::max_element(batch.lengths.begin(), batch.lengths.end());
-  if (batch.documents.defined()) bundle.batch["documents"] = to_device(batch.documents);
+  if (batch.documents.defined()) {
+    const at::Tensor documents = to_device(batch.documents);
+    bundle.batch["documents"] = documents;
+    bundle.documents = std::make_shared<kernels::SampleDocuments>(documents, batch.documents);
+  }
   const at::Tensor mask = masks_padding ? MaskPadding(batch) : at::Tensor();
   if (mask.defined()) bundle.batch["mask"] = to_device(mask);
   return bundle;

@@ -26,6 +26,7 @@ namespace ds::tests {
 namespace {
 
 using namespace sequence_parallel;  // NOLINT: what is tested
+using namespace kernels;            // NOLINT: its parts
 
 constexpr std::int64_t kSamples = 2, kTokens = 12, kHeads = 4, kKeyHeads = 2, kHeadWidth = 6;
 constexpr std::int64_t kQueryWidth = kHeads * kHeadWidth, kKeyWidth = kKeyHeads * kHeadWidth;
@@ -52,12 +53,9 @@ at::Tensor OfHeads(const at::Tensor& x) {
   return x.unflatten(-1, {-1, kHeadWidth}).transpose(1, 2);
 }
 
-// [1, 1, queries, keys]: distances, and factors that drop some.
-at::Tensor Distances(TokenRange queries, TokenRange keys) {
-  const at::Tensor q = at::arange(queries.first, queries.end(), at::kFloat).unsqueeze(1);
-  return (at::arange(keys.first, keys.end(), at::kFloat) - q).view({1, 1, queries.count, -1}) * 0.1;
-}
-at::Tensor Factors(TokenRange queries, TokenRange keys) {
+// [1, 1, queries, keys]: factors that drop some.
+at::Tensor Factors(const BlockRanges& ranges) {
+  const auto& [queries, keys, samples] = ranges;
   const at::Tensor q = at::arange(queries.first, queries.end(), at::kLong).unsqueeze(1);
   const at::Tensor drawn = (q * 7 + at::arange(keys.first, keys.end(), at::kLong) * 5).remainder(4);
   return drawn.ne(0).to(at::kFloat).view({1, 1, queries.count, -1}) / 0.75;
@@ -72,12 +70,12 @@ at::Tensor AttendAtOnce(const at::Tensor& x, const Layer& layer, const Attention
   at::Tensor scores = q.matmul(k.transpose(2, 3)) * rule.scale;
   if (rule.soft_cap > 0.0) scores = (scores / rule.soft_cap).tanh() * rule.soft_cap;
   const TokenRange all{0, x.size(1)};
-  if (rule.bias) scores = scores + rule.bias(all, all);
+  if (rule.key_terms.defined()) scores = scores + rule.key_terms.unsqueeze(1).to(at::kFloat);
   at::Tensor seen = at::ones({all.count, all.count}, at::kBool).tril();
   if (rule.window > 0) seen = seen.triu(1 - rule.window);
   scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   at::Tensor weights = scores.softmax(-1);
-  if (rule.factors) weights = weights * rule.factors(all, all);
+  if (rule.factors) weights = weights * rule.factors({all, all, {0, x.size(0)}});
   return weights.matmul(v).transpose(1, 2).flatten(2).matmul(layer.o);
 }
 
@@ -105,7 +103,7 @@ std::vector<std::pair<std::string, AttentionRule>> ListRules() {
   rules[1] = {"window", {.scale = 0.4, .window = 5}};
   rules[2] = {"cap", {.scale = 0.4, .soft_cap = 1.5}};
   rules[3].first = "distances";
-  rules[3].second.bias = Distances;
+  rules[3].second.key_terms = at::arange(kTokens, at::kDouble).mul(0.1).unsqueeze(0);
   rules[4].first = "dropped";
   rules[4].second.factors = Factors;
   return rules;
@@ -159,7 +157,7 @@ TEST(AttentionBlock, ComputesInFp32UnderAutocast) {
     return (Numbers({kSamples, heads, kTokens, kHeadWidth}, seed) * 8).to(at::kBFloat16);
   };
   const Qkv block{values(kHeads, 1), values(kKeyHeads, 2), values(kKeyHeads, 3)};
-  const BlockRanges ranges{{0, kTokens}, {0, kTokens}};
+  const BlockRanges ranges{{0, kTokens}, {0, kTokens}, {0, kSamples}};
   const AttentionRule rule{.scale = 0.4, .window = 5};
   const Mixed alone = AttendByRule(block, ranges, rule);
   const precision::AutocastScope autocast(at::kBFloat16, at::kCPU);
@@ -229,12 +227,15 @@ TEST(ChunkedAttention, ProjectsAdjacentRows) {
 }
 
 // A chunk that attends to no other does not touch them.
-TEST(ChunkedAttention, SearchesOnlyGivenFolders) {
+TEST(ChunkedAttention, AttendsOnlyToChunksWithTheSameDocument) {
   const AttentionRule rule{.scale = 0.4};
+  AttentionRule divided = rule;
+  divided.documents = std::make_shared<const SampleDocuments>(
+      at::arange(kTokens).floor_divide(4).expand({kSamples, -1}));
   const Layer layer;
   const at::Tensor x = Numbers({kSamples, kTokens, kQueryWidth}, 5);
-  const auto apart = AttendInChunks(x, ListChunks(kTokens, 4, 1), MakeParts(layer, {}), rule,
-                                    {.looks_at = [](int, int) { return false; }});
+  const auto apart =
+      AttendInChunks(x, ListChunks(kTokens, 4, 1), MakeParts(layer, {}), divided, {});
   for (std::int64_t first = 0; first < kTokens; first += 4) {
     const at::Tensor alone = AttendAtOnce(x.narrow(1, first, 4), layer, rule);
     EXPECT_TRUE(apart.narrow(1, first, 4).allclose(alone, 1e-5, 1e-5));

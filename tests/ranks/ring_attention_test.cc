@@ -19,7 +19,8 @@
 namespace ds::tests {
 namespace {
 
-using sequence_parallel::AttentionRule;
+using kernels::AttentionRule;
+using kernels::BlockRanges;
 using sequence_parallel::SequenceKind;
 using sequence_parallel::TokenRange;
 
@@ -52,15 +53,18 @@ Attended AttendAtOnce(at::Tensor q, at::Tensor k, at::Tensor v, const AttentionR
                    mixed = v.repeat_interleave(shared_by, 1);
   at::Tensor scores = q.matmul(keys.transpose(2, 3)) * rule.scale;
   if (rule.soft_cap > 0.0) scores = (scores / rule.soft_cap).tanh() * rule.soft_cap;
-  const TokenRange all{0, tokens};
-  if (rule.bias) scores = scores + rule.bias(all, all);
   at::Tensor unseen = at::ones({tokens, tokens}, at::kBool).triu(1);
+  if (rule.documents) {
+    const at::Tensor numbers = rule.documents->numbers().unsqueeze(1);
+    unseen = unseen.logical_or(numbers.unsqueeze(3).ne(numbers.unsqueeze(2)));
+  }
+  if (rule.key_terms.defined()) scores = scores + rule.key_terms.unsqueeze(1);
   if (rule.window > 0) {
     unseen = unseen.logical_or(at::ones({tokens, tokens}, at::kBool).tril(-rule.window));
   }
   at::Tensor weights =
       scores.masked_fill(unseen, -std::numeric_limits<double>::infinity()).softmax(-1);
-  if (rule.factors) weights = weights * rule.factors(all, all);
+  if (rule.factors) weights = weights * rule.factors({{0, tokens}, {0, tokens}, {0, q.size(0)}});
   const at::Tensor values = weights.matmul(mixed);
   (values * values).sum().backward();
   return {values.detach(), q.grad(), k.grad(), v.grad()};
@@ -120,26 +124,29 @@ TEST(RingAttention, ARankMayHaveOneToken) {
 
 // Some blocks show a query nothing, its first one among them.
 TEST(RingAttention, HonoursTheMaskOfATokensWindow) {
-  const AttentionRule::Between documents = [](TokenRange queries, TokenRange keys) {
-    const at::Tensor of_q = at::arange(queries.first, queries.end()).floor_divide(5).unsqueeze(1);
-    const at::Tensor of_k = at::arange(keys.first, keys.end()).floor_divide(5);
-    return at::zeros({queries.count, keys.count})
-        .masked_fill(of_q.ne(of_k), -std::numeric_limits<double>::infinity())
-        .unsqueeze(0)
-        .unsqueeze(0);
+  // Documents of five tokens in the first sample, and of seven in the second.
+  const auto documents = [](std::int64_t tokens) {
+    const at::Tensor positions = at::arange(tokens);
+    return std::make_shared<const kernels::SampleDocuments>(
+        at::stack({positions.floor_divide(5), positions.floor_divide(7)}));
   };
-  const AttentionRule::Between factors = [](TokenRange queries, TokenRange keys) {
+  const AttentionRule::Between factors = [](const BlockRanges& ranges) {
+    const auto& [queries, keys, samples] = ranges;
     const at::Tensor positions = at::arange(queries.first, queries.end()).unsqueeze(1) * 7 +
                                  at::arange(keys.first, keys.end()) * 3;
     return positions.remainder(4).ne(0).to(at::kFloat).mul(4.0 / 3.0).unsqueeze(0).unsqueeze(0);
   };
-  ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .bias = documents});
+  ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .documents = documents(24)});
   ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .window = 3});
+  ExpectRingsGiveWhatOneRankGives(
+      4, 2, 24,
+      {.scale = 0.4,
+       .key_terms = at::arange(1, 5, at::kDouble).mul(0.1).unsqueeze(1) * at::arange(24)});
   ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .soft_cap = 0.7});
   ExpectRingsGiveWhatOneRankGives(4, 2, 24, {.scale = 0.4, .factors = factors});
   ExpectRingsGiveWhatOneRankGives(
       6, 3, 48,
-      {.scale = 0.4, .soft_cap = 2.0, .window = 7, .bias = documents, .factors = factors});
+      {.scale = 0.4, .soft_cap = 2.0, .window = 7, .documents = documents(48), .factors = factors});
 }
 
 // Of every five labels one is ignored, so that the parts of a sample count differently.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/device/kernels/attention.h"
 #include "runtime/models/layers/attention.h"
 #include "runtime/models/layers/key_value_cache.h"
 #include "runtime/models/layers/shared_products.h"
@@ -15,7 +16,7 @@
 namespace ds::models {
 
 SharedTables::SharedTables(const DecoderSlice& slice)
-    : bias(std::make_shared<AttentionBias>(*slice.plan, slice.own_heads())) {
+    : terms(std::make_shared<AttentionTerms>(*slice.plan, slice.own_heads())) {
   const DecoderSpec& spec = slice.spec();
   if (spec.positions != Positions::kRotary) return;
   angles = std::make_shared<RotaryAngles>(spec.rope, spec.head_width);
@@ -47,7 +48,7 @@ DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSlice&
       residual_dropout_(slice.spec().residual_dropout),
       windowed_(slice.spec().window > 0 && slice.spec().KindOf(index).windowed),
       window_(windowed_ ? slice.spec().window : 0),
-      bias_(tables.bias) {
+      terms_(tables.terms) {
   const DecoderSpec& spec = slice.spec();
   if (spec.KindOf(index).rotary) angles_ = windowed_ ? tables.windowed_angles : tables.angles;
   AddProducts(layer, spec, options);
@@ -157,11 +158,6 @@ std::array<at::Tensor, 3> DecoderAttention::RotateAndCache(
   return {q, keys, values};
 }
 
-at::Tensor DecoderAttention::FindBias(const Bundle& bundle, const at::Tensor& q) const {
-  return bundle.cache == nullptr ? bias_->Find(windowed_, bundle.batch, q)
-                                 : bias_->FindCached(windowed_, *bundle.cache, q);
-}
-
 at::Tensor DecoderAttention::ToOwnHeads(
     const at::Tensor& of_tokens, const std::vector<sequence_parallel::HeadRange>& shares) const {
   return sequence_.TokensToHeads(of_tokens.transpose(1, 2), shares).transpose(1, 2);
@@ -173,45 +169,51 @@ at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v
   q = ToOwnHeads(q, shares_.queries);
   k = ToOwnHeads(k, shares_.keys);
   v = ToOwnHeads(v, shares_.keys);
-  RandomPosition own_heads = bundle.random;
-  own_heads.first_head += first_head_;
-  own_heads.first_position = 0;
-  const DropoutDraw of_weights{
-      .probability = dropout, .origin = own_heads, .site = DropoutSite::kAttention};
-  const at::Tensor mixed = CausalAttention(q, k, v,
-                                           {.scale = scale_,
-                                            .bias = FindBias(bundle, q),
-                                            .soft_cap = soft_cap_,
-                                            .recompute = bundle.recompute_attention,
-                                            .dropout = of_weights});
-  return sequence_.HeadsToTokens(mixed, shares_.queries);
+  const at::Tensor mixed =
+      bundle.cache == nullptr || bundle.cache->begins()
+          ? MixSamples(q, k, v, bundle, dropout)
+          : CachedAttention(q, k, v,
+                            {.scale = scale_,
+                             .bias = terms_->FindCached(windowed_, *bundle.cache, q),
+                             .soft_cap = soft_cap_});
+  return sequence_.HeadsToTokens(mixed.transpose(1, 2).flatten(/*start_dim=*/2), shares_.queries);
 }
 
-sequence_parallel::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle,
-                                                            const at::Tensor& q,
-                                                            double dropout) const {
-  using sequence_parallel::TokenRange;
-  sequence_parallel::AttentionRule rule{.scale = scale_, .soft_cap = soft_cap_, .window = window_};
-  if (bias_->HasBetween(bundle.batch)) {
-    rule.bias = [bias = bias_, batch = bundle.batch, device = q.device()](TokenRange queries,
-                                                                          TokenRange keys) {
-      return bias->FindBetween(batch, queries, keys, device);
-    };
-  }
-  if (dropout > 0.0) {
-    RandomPosition origin = bundle.random.StandingAt(0);
-    origin.first_head += first_head_;
-    // A row's draws start at its first key.
-    rule.factors = [origin, dropout, samples = q.size(0), heads = own_heads_,
-                    options = at::TensorOptions(at::kFloat).device(q.device())](TokenRange queries,
-                                                                                TokenRange keys) {
-      const DropoutDraw draw{.probability = dropout,
-                             .origin = origin.StandingAt(queries.first),
-                             .site = DropoutSite::kAttention};
-      return DropoutFactors({samples, heads, queries.count, keys.end()}, draw, options)
-          .narrow(3, keys.first, keys.count);
-    };
-  }
+at::Tensor DecoderAttention::MixSamples(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, const Bundle& bundle,
+                                        double dropout) const {
+  const activation::RecomputedForward part =
+      [rule = MakeRule(bundle, q.size(2), q.device(), dropout)](const activation::Tensors& qkv) {
+        return activation::Tensors{kernels::Attend(qkv[0], qkv[1], qkv[2], rule)};
+      };
+  return bundle.recompute_attention
+             ? activation::Recompute(part, {q, k, v}, *bundle.recompute_attention)[0]
+             : part({q, k, v})[0];
+}
+
+kernels::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle, std::int64_t tokens,
+                                                  c10::Device device, double dropout) const {
+  kernels::AttentionRule rule{.scale = scale_,
+                              .soft_cap = soft_cap_,
+                              .window = window_,
+                              .key_terms = terms_->FindKeyTerms(tokens, device)};
+  // A cache holds one document a sample.
+  if (bundle.cache == nullptr) rule.documents = terms_->FindDocuments(bundle);
+  if (dropout == 0.0) return rule;
+  RandomPosition origin = bundle.random.StandingAt(0);
+  origin.first_head += first_head_;
+  // A row's draws start at its first key.
+  rule.factors = [origin, dropout, heads = own_heads_,
+                  options = at::TensorOptions(at::kFloat).device(device)](
+                     const kernels::BlockRanges& ranges) {
+    DropoutDraw draw{.probability = dropout,
+                     .origin = origin.StandingAt(ranges.queries.first),
+                     .site = DropoutSite::kAttention};
+    draw.origin.first_sample += ranges.samples.first;
+    return DropoutFactors({ranges.samples.count, heads, ranges.queries.count, ranges.keys.end()},
+                          draw, options)
+        .narrow(3, ranges.keys.first, ranges.keys.count);
+  };
   return rule;
 }
 
@@ -229,7 +231,8 @@ at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const Bundle& bundle,
                                        double dropout) const {
   const activation::RecomputedForward part =
-      [ring = sequence_, rule = MakeRule(bundle, q, dropout)](const activation::Tensors& qkv) {
+      [ring = sequence_, rule = MakeRule(bundle, q.size(2) * sequence_.size(), q.device(),
+                                         dropout)](const activation::Tensors& qkv) {
         const at::Tensor mixed =
             sequence_parallel::RingAttention(ring, qkv[0], qkv[1], PadValues(qkv[2], qkv[1]), rule);
         return activation::Tensors{mixed.narrow(3, 0, qkv[2].size(3))};
@@ -259,8 +262,8 @@ sequence_parallel::ChunkFunctions DecoderAttention::MakeChunkFunctions(const Bun
       k = angles_->Rotate(k, batch, longest, chunk.own.first, tokens);
     }
     const at::Tensor v = PadValues(projected[2].transpose(1, 2), k);
-    return sequence_parallel::Qkv{ToOwnHeads(q, shares_.queries), ToOwnHeads(k, shares_.keys),
-                                  ToOwnHeads(v, shares_.keys)};
+    return kernels::Qkv{ToOwnHeads(q, shares_.queries), ToOwnHeads(k, shares_.keys),
+                        ToOwnHeads(v, shares_.keys)};
   };
   parts.finish = [=, this](const at::Tensor& mixed, const SequenceChunk& chunk) {
     const at::Tensor rows =
@@ -290,11 +293,10 @@ at::Tensor DecoderAttention::AttendInChunks(const at::Tensor& x, const Bundle& b
   const auto chunks =
       sequence_parallel::ListChunks(tokens * sequence_.size(), sequence_.chunk(), sequence_.size());
   const auto parts = MakeChunkFunctions(bundle, tokens, trains);
-  const auto rule = MakeRule(bundle, x, trains ? attention_dropout_ : 0.0);
+  const auto rule =
+      MakeRule(bundle, tokens * sequence_.size(), x.device(), trains ? attention_dropout_ : 0.0);
   const auto options = sequence_parallel::ChunkedAttentionOptions{
-      .trains = HasTrainedParameters(*layer_module_),
-      .keeper = bundle.keeper,
-      .looks_at = FindSharedDocuments(bundle.batch, chunks)};
+      .trains = HasTrainedParameters(*layer_module_), .keeper = bundle.keeper};
   if (!bundle.recompute_attention) {
     return sequence_parallel::AttendInChunks(x, chunks, parts, rule, options);
   }

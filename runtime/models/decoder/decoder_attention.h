@@ -64,7 +64,7 @@ class LatentProjection {
 struct SharedTables {
   std::shared_ptr<RotaryAngles> angles;           // null: no rotary embedding
   std::shared_ptr<RotaryAngles> windowed_angles;  // for windowed layers
-  std::shared_ptr<AttentionBias> bias;
+  std::shared_ptr<AttentionTerms> terms;
 
   explicit SharedTables(const DecoderSlice& slice);
 };
@@ -93,21 +93,23 @@ class DecoderAttention {
   // head width]; with a cache, keys and values include the cached ones.
   std::array<at::Tensor, 3> RotateAndCache(const std::array<at::Tensor, 3>& projected,
                                            const Bundle& bundle) const;
-  at::Tensor FindBias(const Bundle& bundle, const at::Tensor& q) const;
   // Attention over all tokens for this rank's heads (MixByHeads), or of this rank's tokens for all
   // heads (MixInRing). Takes queries, keys and values as RotateAndCache returns them. Returns [B,
   // own tokens, heads * head width].
   at::Tensor MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v, const Bundle& bundle,
                         double dropout) const;
+  // Attention of full samples over their own tokens, [B, heads, S, value width].
+  at::Tensor MixSamples(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const Bundle& bundle, double dropout) const;
   at::Tensor MixInRing(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const Bundle& bundle, double dropout) const;
   // [B, all heads, own tokens, width] -> [B, own heads, all tokens, width]
   at::Tensor ToOwnHeads(const at::Tensor& of_tokens,
                         const std::vector<sequence_parallel::HeadRange>& shares) const;
-  // Returns the rule for which tokens of its sample a token attends to, for this rank's heads.
-  // `like` gives the device and the number of samples.
-  sequence_parallel::AttentionRule MakeRule(const Bundle& bundle, const at::Tensor& like,
-                                            double dropout) const;
+  // Returns the rule for which tokens of its sample, of `tokens` tokens, a token attends to, for
+  // this rank's heads.
+  kernels::AttentionRule MakeRule(const Bundle& bundle, std::int64_t tokens, c10::Device device,
+                                  double dropout) const;
   // Computes the result of forward, one chunk of a sample at a time (FPDT,
   // parallel/sequence/chunked_attention.h).
   at::Tensor AttendInChunks(const at::Tensor& x, const Bundle& bundle, bool trains) const;
@@ -132,7 +134,7 @@ class DecoderAttention {
   bool windowed_;
   std::int64_t window_;  // 0: no window
   std::shared_ptr<RotaryAngles> angles_;
-  std::shared_ptr<AttentionBias> bias_;
+  std::shared_ptr<AttentionTerms> terms_;
   std::shared_ptr<Product> query_, key_, value_;  // kApart
   std::shared_ptr<Product> qkv_;                  // kConcatenated, kByGroup
   std::unique_ptr<LatentProjection> latent_;      // kLatent

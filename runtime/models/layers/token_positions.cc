@@ -30,27 +30,6 @@ std::vector<double> AlibiSlopes(std::int64_t heads) {
   return slopes;
 }
 
-// Returns the mask [1 or B, 1, S, S]: a token sees itself and earlier tokens, within its window and
-// document.
-at::Tensor FindSeen(std::int64_t window, const at::Tensor& documents, const at::Tensor& q) {
-  const std::int64_t tokens = q.size(2);
-  const auto flags = q.options().dtype(at::kBool);
-  at::Tensor seen = at::ones({1, 1, tokens, tokens}, flags).tril_();
-  if (window > 0) seen = seen.triu_(/*diagonal=*/1 - window);
-  if (documents.defined()) {
-    seen = seen.logical_and(
-        documents.unsqueeze(1).unsqueeze(3).eq(documents.unsqueeze(1).unsqueeze(2)));
-  }
-  return seen;
-}
-
-// Returns the bias in the dtype of the queries `q`, with -infinity at `unseen`.
-at::Tensor Finish(const at::Tensor& bias, const at::Tensor& unseen, const at::Tensor& q) {
-  return bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
-      .to(q.scalar_type())
-      .contiguous();
-}
-
 }  // namespace
 
 at::Tensor FindPositions(const Batch& batch) {
@@ -69,23 +48,7 @@ at::Tensor FindPositions(const Batch& batch) {
   return indices - std::get<0>(starts.cummax(/*dim=*/1));
 }
 
-sequence_parallel::AttendsTo FindSharedDocuments(
-    const Batch& batch, const std::vector<sequence_parallel::SequenceChunk>& chunks) {
-  const at::Tensor& documents = FindTensor(batch, "documents");
-  if (!documents.defined() || !documents.device().is_cpu()) return {};
-  std::vector<at::Tensor> least, most;  // by chunk (FPDT), per sample
-  for (const auto& [all, own] : chunks) {
-    auto [first, last] = documents.narrow(1, all.first, all.count).aminmax(/*dim=*/1);
-    least.push_back(first);
-    most.push_back(last);
-  }
-  return [least, most](int queries, int keys) {
-    const auto q = static_cast<std::size_t>(queries), k = static_cast<std::size_t>(keys);
-    return least[q].le(most[k]).logical_and_(least[k].le(most[q])).any().item<bool>();
-  };
-}
-
-AttentionBias::AttentionBias(const TensorPlan& plan, const sequence_parallel::HeadRange& heads)
+AttentionTerms::AttentionTerms(const TensorPlan& plan, const sequence_parallel::HeadRange& heads)
     : positions_(plan.slice().positions),
       window_(plan.slice().window),
       scale_(AttentionScale(plan.slice(), 0)) {
@@ -96,20 +59,31 @@ AttentionBias::AttentionBias(const TensorPlan& plan, const sequence_parallel::He
   slopes_.assign(first, first + heads.count);
 }
 
-at::Tensor AttentionBias::Find(bool windowed, const Batch& batch, const at::Tensor& q) {
-  const at::Tensor& documents = FindTensor(batch, "documents");
-  const std::int64_t window = windowed && window_ < q.size(2) ? window_ : 0;
-  if (!documents.defined() && slopes_.empty() && window == 0) return {};
-  CachedBias& made = made_[windowed ? 1 : 0];
-  if (!made.Fits(documents, q.size(2), q)) {
-    made = {documents, q.size(2), Make(window, documents, q)};
+std::shared_ptr<const kernels::SampleDocuments> AttentionTerms::FindDocuments(
+    const Bundle& bundle) {
+  const at::Tensor& numbers = bundle.tensor("documents");
+  if (!numbers.defined()) return nullptr;
+  const auto are_of_batch = [&](const auto& documents) {
+    return documents && documents->numbers().is_same(numbers);
+  };
+  if (are_of_batch(bundle.documents)) return bundle.documents;
+  if (!are_of_batch(documents_)) {
+    documents_ = nullptr;
+    documents_ = std::make_shared<const kernels::SampleDocuments>(numbers);
   }
-  return made.bias;
+  return documents_;
 }
 
-at::Tensor AttentionBias::FindCached(bool windowed, const KeyValueCache& cache,
-                                     const at::Tensor& q) {
-  if (cache.begins()) return Find(windowed, {}, q);
+at::Tensor AttentionTerms::FindKeyTerms(std::int64_t tokens, c10::Device device) {
+  if (slopes_.empty()) return {};
+  if (!key_terms_.defined() || key_terms_.size(1) != tokens || key_terms_.device() != device) {
+    key_terms_ = MakeKeyTerms(at::arange(tokens, at::TensorOptions(at::kDouble).device(device)));
+  }
+  return key_terms_;
+}
+
+at::Tensor AttentionTerms::FindCached(bool windowed, const KeyValueCache& cache,
+                                      const at::Tensor& q) {
   const at::Tensor& positions = cache.positions();
   CachedBias& made = made_[windowed ? 1 : 0];
   if (made.Fits(positions, cache.tokens(), q)) return made.bias;
@@ -117,51 +91,31 @@ at::Tensor AttentionBias::FindCached(bool windowed, const KeyValueCache& cache,
   const at::Tensor keys = at::arange(cache.tokens(), positions.options());
   at::Tensor unseen = keys.gt(queries);
   if (windowed && window_ > 0) unseen = unseen.logical_or(keys.le(queries - window_));
+  at::Tensor bias = at::zeros({1, 1, 1, 1}, keys.options().dtype(at::kFloat));
+  if (!slopes_.empty()) {
+    const at::Tensor terms = MakeKeyTerms(keys.to(at::kDouble));
+    // Relative to the last key, because terms of near tokens are then small and exact.
+    bias = (terms - terms.narrow(1, keys.size(0) - 1, 1)).to(at::kFloat).unsqueeze(1).unsqueeze(0);
+  }
   made = {positions, cache.tokens(),
-          Finish(MakeSlopes(queries.to(at::kFloat), keys.to(at::kFloat)), unseen, q)};
+          bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
+              .to(q.scalar_type())
+              .contiguous()};
   return made.bias;
 }
 
-bool AttentionBias::HasBetween(const Batch& batch) const {
-  return !slopes_.empty() || FindTensor(batch, "documents").defined();
-}
-
-at::Tensor AttentionBias::FindBetween(const Batch& batch, sequence_parallel::TokenRange queries,
-                                      sequence_parallel::TokenRange keys,
-                                      c10::Device device) const {
-  const auto along = [&](const sequence_parallel::TokenRange& range) {
-    return at::arange(range.first, range.end(), at::TensorOptions(at::kFloat).device(device));
-  };
-  const at::Tensor bias = MakeSlopes(along(queries).unsqueeze(1), along(keys));
-  const at::Tensor& documents = FindTensor(batch, "documents");
-  if (!documents.defined()) return bias;
-  const auto of = [&](const sequence_parallel::TokenRange& range) {
-    return documents.narrow(1, range.first, range.count).unsqueeze(1);
-  };
-  return bias.masked_fill(of(queries).unsqueeze(3).ne(of(keys).unsqueeze(2)),
-                          -std::numeric_limits<double>::infinity());
-}
-
-bool AttentionBias::CachedBias::Fits(const at::Tensor& made_of, std::int64_t keys,
-                                     const at::Tensor& q) const {
+bool AttentionTerms::CachedBias::Fits(const at::Tensor& made_of, std::int64_t keys,
+                                      const at::Tensor& q) const {
   return bias.defined() && of.is_same(made_of) && tokens == keys && bias.device() == q.device() &&
          bias.scalar_type() == q.scalar_type();
 }
 
-at::Tensor AttentionBias::MakeSlopes(const at::Tensor& queries, const at::Tensor& keys) const {
-  if (slopes_.empty()) return at::zeros({1, 1, 1, 1}, keys.options());
-  const at::Tensor slopes = at::tensor(slopes_, keys.options()).view({1, -1, 1, 1});
-  // The softmax ignores terms that are equal for all keys, so absolute positions give the same
-  // result as distances. Rounded ones do not.
-  if (positions_ == Positions::kAlibi) return slopes * (keys - queries);
-  return (slopes.to(at::kBFloat16) * keys.to(at::kBFloat16)).to(at::kFloat) * scale_;
-}
-
-at::Tensor AttentionBias::Make(std::int64_t window, const at::Tensor& documents,
-                               const at::Tensor& q) const {
-  const at::Tensor unseen = FindSeen(window, documents, q).logical_not_();
-  const at::Tensor indices = at::arange(q.size(2), q.options().dtype(at::kFloat));
-  return Finish(MakeSlopes(indices.unsqueeze(1), indices), unseen, q);
+at::Tensor AttentionTerms::MakeKeyTerms(const at::Tensor& positions) const {
+  const at::Tensor slopes = at::tensor(slopes_, positions.options()).unsqueeze(1);
+  if (positions_ == Positions::kAlibi) return slopes * positions;
+  const at::Tensor rounded =
+      slopes.to(at::kFloat).to(at::kBFloat16) * positions.to(at::kFloat).to(at::kBFloat16);
+  return rounded.to(at::kDouble) * scale_;
 }
 
 }  // namespace ds::models

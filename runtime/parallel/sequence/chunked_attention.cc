@@ -16,6 +16,9 @@ namespace ds::sequence_parallel {
 namespace {
 
 using activation::SavedTensor;
+using kernels::AttentionRule;
+using kernels::Mixed;
+using kernels::Qkv;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -41,8 +44,7 @@ class ChunkedAttentionRun : public torch::CustomClassHolder {
         fused_(x.device().is_cpu() && rule_.IsScaleAlone(chunks.back().all.end())),
         waiting_(chunks.size()) {
     const AttendsTo looks_at = [&](int queries, int keys) {
-      return rule_.Sees(chunks_[At(queries)].all, chunks_[At(keys)].all) &&
-             (!options.looks_at || options.looks_at(queries, keys));
+      return rule_.Sees(chunks_[At(queries)].all, chunks_[At(keys)].all);
     };
     const int count = static_cast<int>(chunks.size());
     forward_ = PlanForward(count, looks_at);
@@ -62,17 +64,20 @@ class ChunkedAttentionRun : public torch::CustomClassHolder {
   }
   static std::size_t At(int chunk) { return static_cast<std::size_t>(chunk); }
 
+  kernels::FusedOptions OptionsOf(std::size_t queries, std::size_t keys) const {
+    return {.scale = rule_.scale, .causal = queries == keys};
+  }
+  kernels::BlockRanges RangesOf(const Qkv& qkv, std::size_t queries, std::size_t keys) const {
+    return {chunks_[queries].all, chunks_[keys].all, {0, qkv.q.size(0)}};
+  }
   Mixed Attend(const Qkv& qkv, std::size_t queries, std::size_t keys) const {
-    if (fused_) return AttendFused(qkv, /*causal=*/queries == keys, rule_.scale);
-    return AttendByRule(qkv, {chunks_[queries].all, chunks_[keys].all}, rule_);
+    if (fused_) return kernels::AttendFused(qkv, OptionsOf(queries, keys));
+    return kernels::AttendByRule(qkv, RangesOf(qkv, queries, keys), rule_);
   }
   Qkv AttendBackward(const at::Tensor& upstream, const Qkv& qkv, const Mixed& mixed,
                      std::size_t queries, std::size_t keys) const {
-    if (fused_) {
-      return AttendFusedBackward(upstream, qkv, mixed, /*causal=*/queries == keys, rule_.scale);
-    }
-    return AttendByRuleBackward(upstream, qkv, mixed, {chunks_[queries].all, chunks_[keys].all},
-                                rule_);
+    if (fused_) return AttendFusedBackward(upstream, qkv, mixed, OptionsOf(queries, keys));
+    return AttendByRuleBackward(upstream, qkv, mixed, RangesOf(qkv, queries, keys), rule_);
   }
   // Calls visit(keys, keys and values stacked) for the step's earlier chunks, while it prefetches
   // the next one. With `lets_go`, releases chunks after their last visit.
@@ -118,7 +123,7 @@ Mixed ChunkedAttentionRun::AttendToAll(const at::Tensor& q, at::Tensor block,
   if (step.earlier.empty()) return {all.values.to(q.scalar_type()), all.log_sums};
   all.values = all.values.to(at::kFloat);
   VisitEarlier(step, /*lets_go=*/!records_, [&](std::size_t keys, const at::Tensor& earlier) {
-    Merge(Attend({q, earlier[0], earlier[1]}, queries, keys), /*first=*/0, &all);
+    kernels::Merge(Attend({q, earlier[0], earlier[1]}, queries, keys), /*first=*/0, &all);
   });
   return {all.values.to(q.scalar_type()), all.log_sums};
 }

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runtime/autograd/keeper.h"
-#include "runtime/parallel/sequence/attention_block.h"
+#include "runtime/device/kernels/attention_block.h"
 #include "runtime/plan/sequence/chunk_plan.h"
 
 namespace ds::sequence_parallel {
@@ -36,7 +36,7 @@ struct ChunkFunctions {
   // x [B, own tokens, width], dense, so that no product needs its own copy -> queries [B, heads,
   // all tokens, w], keys and values [B, their heads, all tokens, w], as RingAttention takes them:
   // rotated by position, exchanged among ranks.
-  std::function<Qkv(const at::Tensor& x, const SequenceChunk& chunk)> project;
+  std::function<kernels::Qkv(const at::Tensor& x, const SequenceChunk& chunk)> project;
   // Attention's values [B, heads, all tokens, w] -> the layer's contribution, [B, own tokens,
   // width].
   std::function<at::Tensor(const at::Tensor& mixed, const SequenceChunk& chunk)> finish;
@@ -46,16 +46,13 @@ struct ChunkedAttentionOptions {
   // The functions read parameters that need gradients.
   bool trains = false;
   const activation::Keeper* keeper = nullptr;  // must outlive the graph; null: on the device
-  // Returns whether a chunk of queries sees a chunk of keys, asked for pairs that may by the rule;
-  // empty: always. The same on all ranks of a group.
-  AttendsTo looks_at = {};
 };
 
 // x [B, own tokens, width] -> [B, own tokens, width]. Differentiable once. The rule's positions are
 // positions in the sample. Collective if the functions are, forward and backward: the same calls in
 // the same order on all ranks. Threads: the thread of the pass.
 at::Tensor AttendInChunks(const at::Tensor& x, const std::vector<SequenceChunk>& chunks,
-                          const ChunkFunctions& parts, const AttentionRule& rule,
+                          const ChunkFunctions& parts, const kernels::AttentionRule& rule,
                           const ChunkedAttentionOptions& options);
 
 }  // namespace ds::sequence_parallel

@@ -18,6 +18,10 @@
 namespace ds::sequence_parallel {
 namespace {
 
+using kernels::AttentionRule;
+using kernels::BlockRanges;
+using kernels::Mixed;
+using kernels::Qkv;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -51,8 +55,8 @@ class Ring : public torch::CustomClassHolder {
   }
   Mixed Attend(const at::Tensor& q, const at::Tensor& block, const Pair& pair) const {
     const Qkv own = Take(q, block, pair);
-    return fused_ ? AttendFused(own, pair.causal, rule_.scale)
-                  : AttendByRule(own, pair.ranges, rule_);
+    return fused_ ? kernels::AttendFused(own, OptionsOf(pair))
+                  : kernels::AttendByRule(own, RangesOf(own, pair), rule_);
   }
   // Uses the pair's rows of `upstream` and `mixed`.
   Qkv Backward(const at::Tensor& upstream, const Mixed& mixed, const Qkv& own,
@@ -61,8 +65,9 @@ class Ring : public torch::CustomClassHolder {
       return x.narrow(2, pair.first_query, pair.ranges.queries.count);
     };
     const Mixed part{rows(mixed.values), rows(mixed.log_sums)};
-    return fused_ ? AttendFusedBackward(rows(upstream), own, part, pair.causal, rule_.scale)
-                  : AttendByRuleBackward(rows(upstream), own, part, pair.ranges, rule_);
+    return fused_ ? kernels::AttendFusedBackward(rows(upstream), own, part, OptionsOf(pair))
+                  : kernels::AttendByRuleBackward(rows(upstream), own, part, RangesOf(own, pair),
+                                                  rule_);
   }
   static Qkv Take(const at::Tensor& q, const at::Tensor& block, const Pair& pair) {
     const auto keys = [&](int which) {
@@ -72,6 +77,12 @@ class Ring : public torch::CustomClassHolder {
   }
 
  private:
+  kernels::FusedOptions OptionsOf(const Pair& pair) const {
+    return {.scale = rule_.scale, .causal = pair.causal};
+  }
+  static BlockRanges RangesOf(const Qkv& own, const Pair& pair) {
+    return {pair.ranges.queries, pair.ranges.keys, {0, own.q.size(0)}};
+  }
   std::vector<TokenRange> TokensOf(int rank) const {
     return FindTokens(SequenceKind::kRing, tokens_, rank, size());
   }
@@ -126,7 +137,7 @@ Mixed GoRound(const Ring& ring, const at::Tensor& q, const at::Tensor& k, const 
       passing = ring.Pass(block, incoming);
     }
     for (const Pair& pair : ring.PairsAt(step)) {
-      Merge(ring.Attend(q, block, pair), pair.first_query, &all);
+      kernels::Merge(ring.Attend(q, block, pair), pair.first_query, &all);
     }
     if (!passing) break;
     passing->wait();

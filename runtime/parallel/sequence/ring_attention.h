@@ -12,7 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/parallel/sequence/attention_block.h"
+#include "runtime/device/kernels/attention_block.h"
 #include "runtime/parallel/sequence/group.h"
 
 namespace ds::sequence_parallel {
@@ -27,6 +27,6 @@ namespace ds::sequence_parallel {
 // the same calls in the same order on all ranks. Threads: the thread of the pass. The group and the
 // objects that the rule refers to must outlive the graph.
 at::Tensor RingAttention(const SequenceGroup& ranks, const at::Tensor& q, const at::Tensor& k,
-                         const at::Tensor& v, const AttentionRule& rule);
+                         const at::Tensor& v, const kernels::AttentionRule& rule);
 
 }  // namespace ds::sequence_parallel

@@ -8,6 +8,7 @@
 #include "runtime/plan/memory/block_sizes.h"
 #include "runtime/plan/memory/expert_bytes.h"
 #include "runtime/plan/memory/product_scratch.h"
+#include "runtime/plan/sequence/attention_tiles.h"
 
 namespace ds::models {
 namespace {
@@ -36,19 +37,32 @@ bool IsChunked(const MicroBatch& batch) {
   return batch.sp_chunk > 0 && batch.sp_chunk < batch.seq_len;
 }
 
-// Returns the most bytes that attention scores of one tile take, for a block of `tokens` queries
-// and keys and for all samples, if blockwise attention is built from operators
-// (parallel/sequence/attention_block.h); else 0.
-std::int64_t CountTileScores(const DecoderSpec& spec, const MicroBatch& batch, std::int64_t heads,
-                             std::int64_t tokens) {
+bool HasDistances(const DecoderSpec& spec) {
+  return spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
+}
+
+// True if attention over full samples is computed by operators (device/kernels/attention.h).
+bool AttendsByOperators(const DecoderSpec& spec, const MicroBatch& batch) {
+  if (spec.attention_dropout > 0.0 || spec.attention_soft_cap > 0.0) return true;
+  if (!batch.on_gpu) return false;
   const bool narrow = spec.window > 0 && spec.window < batch.seq_len;
-  const bool distances =
-      spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
-  const bool fused = !batch.on_gpu && !batch.documents && !narrow && !distances &&
-                     spec.attention_dropout == 0.0 && spec.attention_soft_cap == 0.0;
-  constexpr std::int64_t kTileBytes = std::int64_t{64} << 20, kCopies = 4;
-  const std::int64_t all = batch.samples * heads * tokens * tokens * kFloatBytes;
-  return fused ? 0 : kCopies * std::min(kTileBytes, all);
+  const bool divided = batch.documents || narrow;
+  return HasDistances(spec) || (divided && batch.type == config::DataType::kFp32);
+}
+
+// The same for the blocks of a ring or of chunks (FPDT).
+bool AttendsToBlocksByOperators(const DecoderSpec& spec, const MicroBatch& batch) {
+  const bool narrow = spec.window > 0 && spec.window < batch.seq_len;
+  return batch.on_gpu || batch.documents || narrow || HasDistances(spec) ||
+         spec.attention_dropout > 0.0 || spec.attention_soft_cap > 0.0;
+}
+
+// Returns the most bytes that attention scores of one tile take, for all samples.
+std::int64_t CountTileScores(const MicroBatch& batch, std::int64_t heads, std::int64_t queries,
+                             std::int64_t keys) {
+  constexpr std::int64_t kCopies = 4;
+  const std::int64_t all = batch.samples * heads * queries * keys * kFloatBytes;
+  return kCopies * std::min(sequence_parallel::kTileScoreBytes, all);
 }
 
 // Returns nullopt unless IsChunked. Requires a decoder without latent keys and values.
@@ -63,7 +77,9 @@ std::optional<ChunkedAttentionBytes> CountChunkedAttentionBytes(const DecoderSpe
   const std::int64_t last = (batch.seq_len - 1) % batch.sp_chunk + 1;
   const std::int64_t earlier = batch.samples * (batch.seq_len - last);  // tokens with waiting keys
   const std::int64_t tokens = batch.samples * batch.sp_chunk;           // per chunk
-  const std::int64_t scores = CountTileScores(spec, batch, heads, batch.sp_chunk);
+  const std::int64_t scores = AttendsToBlocksByOperators(spec, batch)
+                                  ? CountTileScores(batch, heads, batch.sp_chunk, batch.sp_chunk)
+                                  : 0;
   ChunkedAttentionBytes bytes;
   bytes.again = hidden;
   if (!batch.offloads_chunks) {
@@ -124,12 +140,8 @@ class Activations {
   std::int64_t OfHeads(std::int64_t heads) const {
     return attention_tokens() * heads * spec_.head_width * width_;
   }
-  // One matrix of attention weights per head.
-  std::int64_t Weights() const { return batch_.all_tokens() * batch_.seq_len * heads(); }
   bool exchanges() const { return batch_.sequence_ranks > 1 && !batch_.in_ring; }
   bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
-  // A ring never holds all the weights at once.
-  bool drops_weights() const { return spec_.attention_dropout > 0.0 && !is_in_ring() && !chunks_; }
   // Latent attention: the up-projected rows. Ring attention holds, in addition to its results: a
   // block of keys and values and the incoming one; a block's result and its factors; in 16 bits,
   // the sums.
@@ -138,7 +150,25 @@ class Activations {
   // gradients of three blocks in transit, those of the queries, and the incoming gradient.
   std::int64_t AttentionBackwardTemporaries() const;
   std::int64_t RingScores() const {
-    return CountTileScores(spec_, batch_, heads(), batch_.tokens() / batch_.samples);
+    const std::int64_t own = batch_.tokens() / batch_.samples;
+    return AttendsToBlocksByOperators(spec_, batch_) ? CountTileScores(batch_, heads(), own, own)
+                                                     : 0;
+  }
+  // Of attention over full samples.
+  std::int64_t PieceScores() const {
+    if (is_in_ring() || chunks_ || !AttendsByOperators(spec_, batch_)) return 0;
+    const std::int64_t queries = std::min(sequence_parallel::kPieceQueries, batch_.seq_len);
+    return CountTileScores(batch_, heads(), queries, batch_.seq_len);
+  }
+  // The gradients of keys and values that the pieces of attention over full samples add to: in
+  // fp32, and again for the keys of a piece if operators compute it.
+  std::int64_t PieceSums() const {
+    const std::int64_t sums = 2 * attention_tokens() * kv_heads() * spec_.head_width * kFloatBytes;
+    if (is_in_ring() || chunks_) return 0;
+    const bool narrow = spec_.window > 0 && spec_.window < batch_.seq_len;
+    const bool by_operators = AttendsByOperators(spec_, batch_);
+    const bool widens = width_ < kFloatBytes && (by_operators || narrow || HasDistances(spec_));
+    return (by_operators ? sums : 0) + (widens ? sums : 0);
   }
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
@@ -234,10 +264,7 @@ std::int64_t Activations::SavedByAttention(bool recomputes) const {
   // The attention result is itself the input of the next product, unless it is exchanged.
   if (exchanges()) saved += OfHeads(heads());
   // The sum of weights of each row.
-  if (!drops_weights()) return saved + attention_tokens() * heads() * kFloatBytes;
-  // The softmax, its dropout factors and their product; keys and values repeated per query head.
-  const bool shares = kv_heads() != heads();
-  return saved + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
+  return saved + attention_tokens() * heads() * kFloatBytes;
 }
 
 std::int64_t Activations::AttentionForwardTemporaries() const {
@@ -295,31 +322,31 @@ std::int64_t Activations::MlpBackwardTemporaries() const {
 BlockBytes Activations::OfFrozenLayer() const {
   const std::int64_t mlp = 3 * Hidden() + Wide() + WideProduct();
   const std::int64_t heads = Values(2 * QueryWidth(spec_) + 2 * KeyWidth(spec_)) + 3 * Hidden();
-  const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
-  return {.forward = std::max(mlp, heads + weights)};
+  return {.forward = std::max(mlp, heads + PieceScores())};
 }
 
 BlockBytes Activations::OfLayer(bool recomputes_attention) const {
   if (!training_.of_block()) return OfFrozenLayer();
   const std::int64_t saved = SavedByLayer(recomputes_attention);
   const std::int64_t attention = SavedByAttention(/*recomputes=*/false);
-  const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
   const std::int64_t delayed = DelayedByAttention() + DelayedByMlp();
   const std::int64_t down = TemporaryWeights(BlockComponent::kDown);
   const std::int64_t unpacked = training_.at(BlockComponent::kDown).unpacked * width_;
-  return {
-      .saved = saved,
-      .forward = std::max({saved + MlpForwardTemporaries(),
-                           attention + weights + AttentionForwardTemporaries(),
-                           down > 0 ? saved + Hidden() + down : 0}),
-      .backward =
-          std::max({saved + MlpBackwardTemporaries(),
-                    attention + std::max(weights, AttentionBackwardTemporaries()) + 2 * Hidden(),
-                    saved + Hidden() + Values(spec_.mlp_width) + unpacked}),
-      .delayed = delayed,
-      .delaying = std::max(delayed + 2 * Hidden(),
-                           DelayedByMlp() + attention +
-                               std::max(weights, AttentionBackwardTemporaries()) + 2 * Hidden())};
+  return {.saved = saved,
+          .forward = std::max({saved + MlpForwardTemporaries(),
+                               attention + PieceScores() + AttentionForwardTemporaries(),
+                               down > 0 ? saved + Hidden() + down : 0}),
+          .backward = std::max(
+              {saved + MlpBackwardTemporaries(),
+               attention + std::max(PieceScores() + PieceSums(), AttentionBackwardTemporaries()) +
+                   2 * Hidden(),
+               saved + Hidden() + Values(spec_.mlp_width) + unpacked}),
+          .delayed = delayed,
+          .delaying =
+              std::max(delayed + 2 * Hidden(),
+                       DelayedByMlp() + attention +
+                           std::max(PieceScores() + PieceSums(), AttentionBackwardTemporaries()) +
+                           2 * Hidden())};
 }
 
 BlockBytes Activations::OfRecomputedLayer() const {
@@ -461,23 +488,6 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
     block.delaying += scratch;
   }
   return blocks;
-}
-
-std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
-  // It is computed one tile at a time.
-  if ((batch.sequence_ranks > 1 && batch.in_ring) || IsChunked(batch)) return 0;
-  const bool distances =
-      spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
-  const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;
-  bool windowed = false, plain = false;
-  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
-    (spec.KindOf(layer).windowed && spec.window > 0 ? windowed : plain) = true;
-  }
-  const bool all = distances || batch.documents;
-  const std::int64_t biases = (windowed && (is_narrow || all) ? 1 : 0) + (plain && all ? 1 : 0);
-  const std::int64_t heads = batch.own_heads > 0 ? batch.own_heads : spec.heads;
-  return biases * (batch.documents ? batch.samples : 1) * (distances ? heads : 1) * batch.seq_len *
-         batch.seq_len * config::Width(batch.type);
 }
 
 LatentValues CountLatentValues(const DecoderSpec& spec) {

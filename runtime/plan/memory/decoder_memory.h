@@ -71,11 +71,6 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
                                        const config::RecomputeChoice& recompute,
                                        const std::vector<BlockTraining>& training);
 
-// Counts the bytes added to the attention scores for windows, distances or documents. All layers
-// share them; they exist from the first forward pass on. Requires CheckMemoryIsKnown
-// (known_memory.h).
-std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch);
-
 // The elements per token of attention with latent keys and values
 // (QkvLayout::kLatent, models/decoder/decoder_attention.h).
 struct LatentValues {

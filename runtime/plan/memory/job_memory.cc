@@ -164,8 +164,7 @@ RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
   }
   rank.step = zero::DescribeStep(config, setting);
   const std::int64_t ids = job.packs_documents ? 3 : 2;  // tokens, labels and documents
-  rank.step.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * rank.batch.tokens() +
-                          models::CountBiasBytes(rank.tensor_plan.slice(), rank.batch);
+  rank.step.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * rank.batch.tokens();
   return rank;
 }
 

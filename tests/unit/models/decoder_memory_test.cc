@@ -245,21 +245,22 @@ TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
   EXPECT_EQ(blocks.back().forward, plain.back().forward);
 }
 
-TEST(DecoderMemoryTest, WindowsDistancesAndDocumentsAddOneBiasForAllLayers) {
-  DecoderSpec spec = kLlama;
-  EXPECT_EQ(CountBiasBytes(spec, kBatch), 0);
-  spec.window = 8;
-  EXPECT_EQ(CountBiasBytes(spec, kBatch), 0) << "all tokens see all that are before them";
-  spec.window = 4;
-  EXPECT_EQ(CountBiasBytes(spec, kBatch), 8 * 8 * 4);
-  spec.layer_kinds = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
-  EXPECT_EQ(CountBiasBytes(spec, kBatch), 8 * 8 * 4);
-  spec.positions = Positions::kAlibi;
-  EXPECT_EQ(CountBiasBytes(spec, kBatch), 2 * 4 * 8 * 8 * 4) << "a slope for each head";
+TEST(DecoderMemoryTest, WindowsDistancesAndDocumentsAddNothing) {
+  const BlockBytes plain = ListBlockBytes(kLlama, kBatch, {})[1];
   MicroBatch packed = kBatch;
   packed.documents = true;
-  EXPECT_EQ(CountBiasBytes(kLlama, packed), 2 * 8 * 8 * 4) << "one for each sample";
-  EXPECT_EQ(CountBiasBytes(spec, packed), 2 * 2 * 4 * 8 * 8 * 4);
+  DecoderSpec spec = kLlama;
+  spec.window = 4;
+  EXPECT_EQ(ListBlockBytes(spec, packed, {})[1].saved, plain.saved);
+  EXPECT_EQ(ListBlockBytes(spec, packed, {})[1].backward, plain.backward);
+}
+
+// Dropout of weights keeps as much as attention without.
+TEST(DecoderMemoryTest, DroppedWeightsAreComputedAgain) {
+  const std::int64_t plain = ListBlockBytes(kLlama, kBatch, {})[1].saved;
+  DecoderSpec spec = kLlama;
+  spec.attention_dropout = 0.1;
+  EXPECT_EQ(ListBlockBytes(spec, kBatch, {})[1].saved, plain);
 }
 
 TEST(DecoderMemoryTest, SumsThatLeave64BitsAreRefusedWithTheFigure) {

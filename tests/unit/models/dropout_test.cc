@@ -11,7 +11,6 @@
 
 #include "runtime/models/decoder/build_model.h"
 #include "runtime/models/decoder/decoder_embedding.h"
-#include "runtime/models/layers/attention.h"
 #include "runtime/models/weights/model_config.h"
 
 namespace ds::models {
@@ -121,16 +120,6 @@ TEST(UniformNoise, EmbeddingsGetItWhileTraining) {
   EXPECT_TRUE(at::equal(embed(false), embed(false)));
   // Padding does not make the noise smaller.
   EXPECT_TRUE(at::allclose(embed(true, 2) - embed(false), 2.0 * noise, 1e-4, 1e-6));
-}
-
-TEST(Dropout, AttentionThatDropsNothingIsTheFusedOne) {
-  const at::Tensor q = at::randn({2, 6, 9, 8}), k = at::randn({2, 3, 9, 8});
-  const at::Tensor v = at::randn({2, 3, 9, 8});
-  // So small that no word of Philox lies below its threshold, and the scale is 1.
-  const AttentionOptions never{.scale = 0.3, .dropout = {.probability = 1e-12}};
-  EXPECT_TRUE(at::allclose(CausalAttention(q, k, v, never),
-                           CausalAttention(q, k, v, {.scale = 0.3}),
-                           /*rtol=*/1e-5, /*atol=*/1e-6));
 }
 
 // What recomputing activations relies on.

@@ -1,4 +1,4 @@
-#include "runtime/parallel/sequence/attention_block.h"
+#include "runtime/device/kernels/attention_block.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -15,10 +15,11 @@
 #include <optional>
 #include <vector>
 
-namespace ds::sequence_parallel {
+#include "runtime/plan/sequence/attention_tiles.h"
+
+namespace ds::kernels {
 namespace {
 
-constexpr std::int64_t kScoreBytes = std::int64_t{64} << 20;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Makes log-sums finite: a score of -infinity minus a log-sum of -infinity would be NaN.
@@ -47,32 +48,35 @@ class Tile {
       bent_ = scores_.div_(rule.soft_cap).tanh_();
       scores_ = bent_ * rule.soft_cap;
     }
-    if (rule.bias) {
-      if (const at::Tensor bias = rule.bias(ranges.queries, ranges.keys); bias.defined()) {
-        scores_ = scores_ + bias;
-      }
-    }
+    if (rule.key_terms.defined()) scores_.add_(RelativeTerms(rule, ranges.queries, ranges.keys));
     Hide(ranges);
-    if (rule.factors) factors_ = rule.factors(ranges.queries, ranges.keys).to(at::kFloat);
   }
 
-  Mixed Attend(const at::Tensor& v) const {
+  // Attend or Backward is called once: they overwrite the scores. At most four tensors of their
+  // size exist at a time.
+  Mixed Attend(const at::Tensor& v, const BlockRanges& ranges) {
     const at::Tensor log_sums = scores_.logsumexp(-1);
-    const at::Tensor weights = Weights(AboveInfinity(log_sums));
-    const at::Tensor values = OfKeyHeads(Drop(weights)).matmul(v);
+    bent_.reset();
+    const at::Tensor weights = TakeWeights(AboveInfinity(log_sums));
+    if (rule_.factors) weights.mul_(rule_.factors(ranges));
+    const at::Tensor values = OfKeyHeads(weights).matmul(v);
     return {values.view({shape_[0], shape_[1], shape_[2], v.size(3)}), log_sums};
   }
 
   // Adds to the gradients of keys and values, and returns the queries' gradient.
   at::Tensor Backward(const at::Tensor& upstream, const at::Tensor& v, const Mixed& mixed,
-                      Qkv* sums) const {
-    const at::Tensor weights = Weights(mixed.log_sums);
+                      const BlockRanges& ranges, Qkv* sums) {
+    const at::Tensor factors = rule_.factors ? rule_.factors(ranges) : at::Tensor();
+    const at::Tensor weights = TakeWeights(mixed.log_sums);
     const at::Tensor above = OfKeyHeads(upstream);
-    sums->v.add_(OfKeyHeads(Drop(weights)).transpose(2, 3).matmul(above));
-    const at::Tensor of_weights = Drop(above.matmul(v.transpose(2, 3)).view(shape_));
-    const at::Tensor shared = (upstream * mixed.values).sum(/*dim=*/-1, /*keepdim=*/true);
-    at::Tensor of_scores = (of_weights - shared).mul_(weights);
-    if (bent_.defined()) of_scores.mul_(1.0 - bent_ * bent_);
+    {
+      const at::Tensor dropped = factors.defined() ? weights * factors : weights;
+      sums->v.add_(OfKeyHeads(dropped).transpose(2, 3).matmul(above));
+    }
+    at::Tensor of_scores = above.matmul(v.transpose(2, 3)).view(shape_);
+    if (factors.defined()) of_scores.mul_(factors);
+    of_scores.sub_((upstream * mixed.values).sum(/*dim=*/-1, /*keepdim=*/true)).mul_(weights);
+    if (bent_.defined()) of_scores.mul_(bent_.square_().neg_().add_(1.0));
     of_scores = OfKeyHeads(of_scores.mul_(rule_.scale));
     sums->k.add_(of_scores.transpose(2, 3).matmul(q_));
     return of_scores.matmul(k_).view({shape_[0], shape_[1], shape_[2], k_.size(3)});
@@ -83,11 +87,9 @@ class Tile {
   at::Tensor OfKeyHeads(const at::Tensor& x) const {
     return x.reshape({heads_[0], heads_[1], heads_[2], x.size(3)});
   }
-  at::Tensor Weights(const at::Tensor& log_sums) const {
-    return (scores_ - log_sums.unsqueeze(-1)).exp_();
-  }
-  at::Tensor Drop(const at::Tensor& weights) const {
-    return factors_.defined() ? weights * factors_ : weights;
+  // Turns the scores into weights.
+  const at::Tensor& TakeWeights(const at::Tensor& log_sums) {
+    return scores_.sub_(log_sums.unsqueeze(-1)).exp_();
   }
 
   void Hide(const BlockRanges& ranges) {
@@ -101,12 +103,19 @@ class Tile {
     if (rule_.window > 0 && ranges.keys.first < ranges.queries.end() - rule_.window) {
       scores_.masked_fill_(keys.le(queries - rule_.window), -kInfinity);
     }
+    if (!rule_.documents) return;
+    const at::Tensor numbers =
+        rule_.documents->numbers().narrow(0, ranges.samples.first, ranges.samples.count);
+    const auto of = [&](const TokenRange& range) {
+      return numbers.narrow(1, range.first, range.count).unsqueeze(1);
+    };
+    scores_.masked_fill_(of(ranges.queries).unsqueeze(3).ne(of(ranges.keys).unsqueeze(2)),
+                         -kInfinity);
   }
 
   std::vector<std::int64_t> heads_, shape_;
   at::Tensor q_, k_, scores_;
-  at::Tensor bent_;     // tanh of the scores over the cap; undefined without
-  at::Tensor factors_;  // undefined without
+  at::Tensor bent_;  // tanh of the scores over the cap; undefined without
   const AttentionRule& rule_;
 };
 
@@ -114,22 +123,18 @@ class Tile {
 template <typename Run>
 void ForEachTile(const at::Tensor& q, const BlockRanges& ranges, const Run& run) {
   const std::int64_t row_bytes = q.size(0) * q.size(1) * ranges.keys.count * 4;
-  const std::int64_t rows = std::clamp<std::int64_t>(kScoreBytes / row_bytes, 1, q.size(2));
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(sequence_parallel::kTileScoreBytes / row_bytes, 1, q.size(2));
   for (std::int64_t first = 0; first < q.size(2); first += rows) {
     const std::int64_t count = std::min(rows, q.size(2) - first);
     const auto of_tile = [first, count](const at::Tensor& x) {
       return x.narrow(2, first, count).to(at::kFloat);
     };
-    run(of_tile, BlockRanges{{ranges.queries.first + first, count}, ranges.keys});
+    run(of_tile, BlockRanges{{ranges.queries.first + first, count}, ranges.keys, ranges.samples});
   }
 }
 
 }  // namespace
-
-bool AttentionRule::Sees(TokenRange queries, TokenRange keys) const {
-  if (queries.count == 0 || keys.count == 0 || keys.first >= queries.end()) return false;
-  return window == 0 || keys.end() > queries.first - window + 1;
-}
 
 void Merge(const Mixed& block, std::int64_t first, Mixed* all) {
   const std::int64_t count = block.values.size(2);
@@ -142,17 +147,25 @@ void Merge(const Mixed& block, std::int64_t first, Mixed* all) {
   log_sums.copy_(merged);
 }
 
-Mixed AttendFused(const Qkv& block, bool causal, double scale) {
+namespace {
+
+std::optional<at::Tensor> MaskOf(const FusedOptions& options) {
+  return options.terms.defined() ? std::optional(options.terms) : std::nullopt;
+}
+
+}  // namespace
+
+Mixed AttendFused(const Qkv& block, const FusedOptions& options) {
   auto [values, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-      block.q, block.k, block.v, /*dropout_p=*/0.0, causal, /*attn_mask=*/std::nullopt, scale);
+      block.q, block.k, block.v, /*dropout_p=*/0.0, options.causal, MaskOf(options), options.scale);
   return {values, log_sums};
 }
 
 Qkv AttendFusedBackward(const at::Tensor& upstream, const Qkv& block, const Mixed& mixed,
-                        bool causal, double scale) {
+                        const FusedOptions& options) {
   auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      upstream, block.q, block.k, block.v, mixed.values, mixed.log_sums, /*dropout_p=*/0.0, causal,
-      /*attn_mask=*/std::nullopt, scale);
+      upstream, block.q, block.k, block.v, mixed.values, mixed.log_sums, /*dropout_p=*/0.0,
+      options.causal, MaskOf(options), options.scale);
   return {of_q, of_k, of_v};
 }
 
@@ -161,7 +174,7 @@ Mixed AttendByRule(const Qkv& block, const BlockRanges& ranges, const AttentionR
   const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
   std::vector<at::Tensor> values, log_sums;
   ForEachTile(block.q, ranges, [&](const auto& of_tile, const BlockRanges& stand) {
-    const Mixed mixed = Tile(of_tile(block.q), keys, stand, rule).Attend(of_keys);
+    const Mixed mixed = Tile(of_tile(block.q), keys, stand, rule).Attend(of_keys, stand);
     values.push_back(mixed.values);
     log_sums.push_back(mixed.log_sums);
   });
@@ -176,11 +189,11 @@ Qkv AttendByRuleBackward(const at::Tensor& upstream, const Qkv& block, const Mix
   std::vector<at::Tensor> of_queries;
   ForEachTile(block.q, ranges, [&](const auto& of_tile, const BlockRanges& stand) {
     const Mixed rows{of_tile(mixed.values), of_tile(mixed.log_sums)};
-    const Tile tile(of_tile(block.q), keys, stand, rule);
-    of_queries.push_back(tile.Backward(of_tile(upstream), of_keys, rows, &sums));
+    Tile tile(of_tile(block.q), keys, stand, rule);
+    of_queries.push_back(tile.Backward(of_tile(upstream), of_keys, rows, stand, &sums));
   });
   sums.q = at::cat(of_queries, /*dim=*/2);
   return sums;
 }
 
-}  // namespace ds::sequence_parallel
+}  // namespace ds::kernels
