@@ -7,6 +7,7 @@
 //   tokens     [B, S] int64 ids
 //   labels     [B, S] int64, already shifted: labels[b, s] follows tokens[b, s]
 //   mask       [B, S] of any dtype: labels at positions where it is 0 are ignored
+//   valid      [B, S] bool: false for padding, which no expert processes or counts
 //   documents  [B, S] integer document ids: a token attends only to tokens of its own document.
 //              Documents are contiguous in a packed sample; padding is a document of its own
 //   positions  [B, S] int64; if absent, positions count from the first token of each document

@@ -320,7 +320,7 @@ StatusOr<Bundle> TrainCommand::ReadBatch(data::BatchStream& stream) {
   const auto batch = stream.Next();
   if (!batch.ok()) exit_code_of_cause_ = kExitUsage;
   DS_RETURN_IF_ERROR(batch.status());
-  Bundle bundle = ToBundle(*batch, device_.device, model_config_.decoder.balances_experts);
+  Bundle bundle = ToBundle(*batch, device_.device, model_config_.decoder.experts > 0);
   if (&stream != data_.training.get()) return bundle;
   DS_RETURN_IF_ERROR(data_.log.Write(engine_->finished_steps() + 1, *batch));
   return seen_tokens_.Show(std::move(bundle), batch->step_part, *engine_,

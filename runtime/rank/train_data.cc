@@ -239,8 +239,8 @@ std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,
 
 namespace {
 
-// Returns 1 for tokens and 0 for padding; undefined if there is no padding.
-at::Tensor MaskPadding(const data::TokenBatch& batch) {
+// Returns true for tokens and false for padding; undefined if there is no padding.
+at::Tensor MarkTokens(const data::TokenBatch& batch) {
   const std::int64_t length = batch.inputs.size(1);
   const at::Tensor ends = at::tensor(batch.lengths).unsqueeze(1);
   if (ends.ge(length).all().item<bool>()) return {};
@@ -249,7 +249,7 @@ at::Tensor MaskPadding(const data::TokenBatch& batch) {
 
 }  // namespace
 
-Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool masks_padding) {
+Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool routes_tokens) {
   const auto to_device = [&](const at::Tensor& tensor) {
     return tensor.to(device, /*non_blocking=*/true);
   };
@@ -264,8 +264,8 @@ Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool masks_pa
     bundle.batch["documents"] = documents;
     bundle.documents = std::make_shared<kernels::SampleDocuments>(documents, batch.documents);
   }
-  const at::Tensor mask = masks_padding ? MaskPadding(batch) : at::Tensor();
-  if (mask.defined()) bundle.batch["mask"] = to_device(mask);
+  const at::Tensor valid = routes_tokens ? MarkTokens(batch) : at::Tensor();
+  if (valid.defined()) bundle.batch["valid"] = to_device(valid);
   return bundle;
 }
 

@@ -75,8 +75,8 @@ Status FitToData(std::int64_t steps, std::int64_t positions_per_epoch, config::D
 // (1.40 epochs), 300 of b.bin (0.30)". Requires a blend.
 std::string DescribeBlend(const config::TrainJob& job, const TrainData& data, std::int64_t samples);
 
-// Converts a micro-batch to the model's input on the device. `masks_padding` is for models with a
-// loss over all tokens, such as expert balancing.
-Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool masks_padding);
+// Converts a micro-batch to the model's input on the device. With `routes_tokens`, for models with
+// experts, the batch marks its padding.
+Bundle ToBundle(const data::TokenBatch& batch, c10::Device device, bool routes_tokens);
 
 }  // namespace ds::rank

@@ -11,6 +11,8 @@ of every family and with config values off the beaten track; NAME.json holds
            its token 5 + 3 i and its token 20, and the last label of each document does not count.
            Every document is computed on its own, so no mask of transformers' is relied on; where the
            family detects packed samples by their positions, the script checks that it agrees;
+  padded:  of models that judge the balance of experts, the loss and the gradients with an attention
+           mask: the last 1 + 3 i tokens of sample i are padding;
   bf16:    the distance of transformers' gradients in bf16 from those in fp32;
   runs:    as in make_transformers_goldens.py, of global batch 8.
 """
@@ -168,6 +170,18 @@ def packed_golden(name, model, tokens):
     return golden
 
 
+def padded_golden(model, tokens):
+    inputs, labels = (each.clone() for each in batch_of(tokens, 0, SAMPLES))
+    mask = torch.ones_like(inputs)
+    for sample in range(SAMPLES):
+        length = SEQ_LEN - 1 - 3 * sample
+        inputs[sample, length:], mask[sample, length:] = PAD, 0
+        labels[sample, length - 1:] = -100
+    loss = model(input_ids=inputs, attention_mask=mask, labels=labels, shift_labels=labels, use_cache=False).loss
+    loss.backward()
+    return {"loss": loss.item(), "gradients": gradients_of(model)}
+
+
 def bf16_golden(model, inputs, labels):
     """How far the gradients in bf16 are from those in fp32, as a share of their norm."""
     def flat_gradients(some):
@@ -194,6 +208,8 @@ def make(name, out, tokens):
     golden = {"seq_len": SEQ_LEN, "forward": forward, "bf16": bf16_golden(model, inputs, labels)}
     if name not in FOLLOW_LENGTH | JUDGE_BATCH:
         golden["packed"] = packed_golden(name, model, tokens)
+    if name in JUDGE_BATCH:
+        golden["padded"] = padded_golden(model, tokens)
     golden["runs"] = [training_golden(model, tokens, SAMPLES, SAMPLES)]
     (out / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n")
 

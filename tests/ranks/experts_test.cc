@@ -2,13 +2,20 @@
 // also where an expert gets no token of a rank. Sums have another order than one rank's, so numbers
 // are compared.
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lm_loss.h"
 #include "tests/ranks/decoder_run.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
 
 namespace ds::tests {
 namespace {
@@ -164,6 +171,44 @@ TEST(Experts, AStepReportsTheRoutesOfAllRanks) {
       .model = kMixtralDecoder, .tensor = 2, .pipeline = 2, .stage = 1, .accumulation = 2};
   const auto of_stages = RunDecoder(stages, 8, kTrainedSteps).steps;
   EXPECT_EQ(of_stages[0].expert_routes, alone[0].expert_routes);
+}
+
+// The same documents in samples of another length, whose padding is marked: the same step.
+TEST(Experts, PaddingIsNoToken) {
+  const auto run = [](std::int64_t length, std::int64_t tiles) {
+    StepResult result;
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      const auto model = models::BuildModel(
+          models::ParseModelConfig(kBalanced, "config.json").value(), at::kFloat);
+      model->train(true);
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = 1}), {.world = &world, .mlp_tiles = tiles})
+              .value();
+      const at::Tensor ids = at::arange(2 * 6).view({2, 6});
+      const at::Tensor tokens = at::zeros({2, length}, at::kLong);
+      const at::Tensor labels = at::full({2, length}, models::kIgnoredLabel, at::kLong);
+      tokens.narrow(1, 0, 6).copy_(ids.mul(5).remainder(48));
+      labels.narrow(1, 0, 6).copy_(ids.mul(7).remainder(48));
+      const at::Tensor valid = at::arange(length).lt(6).expand({2, -1}).contiguous();
+      engine->backward(
+          engine->forward({.batch = {{"tokens", tokens}, {"labels", labels}, {"valid", valid}}}));
+      result = engine->step().value();
+    });
+    return result;
+  };
+  const StepResult expected = run(6, 1);
+  for (const auto& routes : expected.expert_routes) {
+    EXPECT_EQ(std::accumulate(routes.begin(), routes.end(), std::int64_t{0}), 2 * 2 * 6);
+  }
+  for (const std::int64_t length : {7, 16}) {
+    for (const std::int64_t tiles : {1, 3}) {
+      SCOPED_TRACE(fmt::format("length {} tiles {}", length, tiles));
+      const StepResult ours = run(length, tiles);
+      EXPECT_NEAR(ours.loss, expected.loss, 1e-6 * expected.loss);
+      EXPECT_NEAR(ours.grad_norm, expected.grad_norm, 1e-5 * expected.grad_norm);
+      EXPECT_EQ(ours.expert_routes, expected.expert_routes);
+    }
+  }
 }
 
 // The load of the first stage's layers goes with their activations.

@@ -91,8 +91,9 @@ void DecoderExperts::AddShared(torch::nn::Module& layer, const DecoderSlice& sli
       RegisterAt(layer, {names.mlp, names.shared_expert_gate}, MakeProduct(shape, options));
 }
 
-moe::Choice DecoderExperts::Choose(const at::Tensor& rows) const {
-  return moe::ChooseExperts(router_->forward(rows), rule_);
+moe::Choice DecoderExperts::Choose(const at::Tensor& rows, const at::Tensor& valid) const {
+  moe::Choice choice = moe::ChooseExperts(router_->forward(rows), rule_);
+  return valid.defined() ? moe::DropRoutes(choice, valid.logical_not()) : choice;
 }
 
 at::Tensor DecoderExperts::RunExpert(const Expert& expert, const at::Tensor& rows) const {
@@ -160,17 +161,20 @@ at::Tensor DecoderExperts::ForwardGated(const at::Tensor& x, Bundle* bundle, boo
 at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool trains) const {
   if (gate_) return ForwardGated(x, bundle, trains);
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
-  const moe::Choice choice = Choose(rows);
-  const at::Tensor& mask = bundle->tensor("mask");
-  const moe::ExpertLoad load =
-      moe::MeasureLoad(choice, mask.defined() ? mask.flatten() : at::Tensor());
-  AddLoad(load, bundle);
+  const at::Tensor& given = bundle->tensor("valid");
+  const at::Tensor valid = given.defined() ? given.flatten() : at::Tensor();
+  const moe::Choice choice = Choose(rows, valid);
+  AddLoad(moe::MeasureLoad(choice, valid), bundle);
   // Each tile routes again, because its result must be a function of its rows alone.
-  const at::Tensor y = bundle->mlp_tiles.count == 1
-                           ? Mix(rows, choice)
-                           : RunTiled(rows, bundle->mlp_tiles, [this](const at::Tensor& some) {
-                               return Mix(some, Choose(some));
-                             });
+  const at::Tensor y =
+      bundle->mlp_tiles.count == 1
+          ? Mix(rows, choice)
+          : RunTiled(rows, bundle->mlp_tiles,
+                     [this, valid](const at::Tensor& some, std::int64_t first) {
+                       const at::Tensor of_some =
+                           valid.defined() ? valid.narrow(0, first, some.size(0)) : valid;
+                       return Mix(some, Choose(some, of_some));
+                     });
   return MixShared(y.view(x.sizes()), x, *bundle);
 }
 

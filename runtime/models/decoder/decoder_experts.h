@@ -39,9 +39,10 @@ class DecoderExperts {
   DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                  const at::TensorOptions& options);
 
-  // [B, S, width] -> [B, S, width]. Adds the layer's expert load to the bundle. A gate with
-  // capacity (DecoderSpec::expert_gate) draws random numbers, and uses its training capacity, if
-  // `trains`.
+  // [B, S, width] -> [B, S, width]. Adds the layer's expert load to the bundle. Padding (the
+  // batch's "valid") goes to no expert. A gate with capacity (DecoderSpec::expert_gate) draws
+  // random numbers, and uses its training capacity, if `trains`; it routes padding, too, as in
+  // DeepSpeed.
   at::Tensor forward(const at::Tensor& x, Bundle* bundle, bool trains) const;
 
  private:
@@ -50,7 +51,8 @@ class DecoderExperts {
   };
   void AddShared(torch::nn::Module& layer, const DecoderSlice& slice,
                  const at::TensorOptions& options);
-  moe::Choice Choose(const at::Tensor& rows) const;
+  // Padding, where `valid` [N] is false (undefined: nowhere), has no experts.
+  moe::Choice Choose(const at::Tensor& rows, const at::Tensor& valid) const;
   at::Tensor ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const;
   // Combines the shared expert's result with y; x and y are [B, S, width].
   at::Tensor MixShared(const at::Tensor& y, const at::Tensor& x, const Bundle& bundle) const;

@@ -54,10 +54,11 @@ at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool t
   const auto users = is_tiled ? tensor_parallel::TensorGroup() : group_;
   // The rows of a tile may belong to several samples, so they have no RandomPosition.
   const RandomPosition origin = bundle.random;
-  const at::Tensor y = RunTiled(input, bundle.mlp_tiles, [=, this](const at::Tensor& rows) {
-    const RandomPosition* of_rows = is_tiled ? nullptr : &origin;
-    return down_->forward(Widen(rows, users, of_rows), of_rows);
-  });
+  const at::Tensor y =
+      RunTiled(input, bundle.mlp_tiles, [=, this](const at::Tensor& rows, std::int64_t) {
+        const RandomPosition* of_rows = is_tiled ? nullptr : &origin;
+        return down_->forward(Widen(rows, users, of_rows), of_rows);
+      });
   return Dropout(y, {.probability = trains ? dropout_ : 0.0,
                      .origin = bundle.random,
                      .site = DropoutSite::kMlpOutput});

@@ -14,8 +14,8 @@
 namespace ds::models {
 
 // The names of the tensors that a language model accepts in a batch.
-inline constexpr std::array<std::string_view, 5> kLanguageModelBatch{"tokens", "labels", "mask",
-                                                                     "positions", "documents"};
+inline constexpr std::array<std::string_view, 6> kLanguageModelBatch{
+    "tokens", "labels", "mask", "valid", "positions", "documents"};
 
 // In evaluation mode the head sets this extra in addition to the loss: the number of labels that
 // are also the most likely token, one int64. Ignored labels do not count.

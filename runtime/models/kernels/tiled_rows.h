@@ -18,11 +18,14 @@ struct RowTiles {
   activation::RecomputeOptions recompute = {};
 };
 
-// Returns function(x) for x [..., width]. The function must treat each row (all dimensions but the
-// last) independently. `recompute.trains` states whether it reads parameters that need gradients;
-// these are accumulated tile by tile, from the last tile to the first. All tiles but the last are
-// of equal size; there are at most as many tiles as rows.
-at::Tensor RunTiled(const at::Tensor& x, const RowTiles& tiles,
-                    const std::function<at::Tensor(const at::Tensor&)>& function);
+// A function of some rows of x [..., width] (rows are all dimensions but the last), which start at
+// the row `first`.
+using TileFunction = std::function<at::Tensor(const at::Tensor& tile, std::int64_t first)>;
+
+// Returns function(x, 0) for x [..., width]. The function must treat each row independently.
+// `recompute.trains` states whether it reads parameters that need gradients; these are accumulated
+// tile by tile, from the last tile to the first. All tiles but the last are of equal size; there
+// are at most as many tiles as rows.
+at::Tensor RunTiled(const at::Tensor& x, const RowTiles& tiles, const TileFunction& function);
 
 }  // namespace ds::models

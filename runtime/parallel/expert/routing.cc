@@ -111,12 +111,20 @@ at::Tensor SortedRoutes::SortValues(const at::Tensor& values) const {
   return values.flatten().index_select(0, order_);
 }
 
-ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask) {
+Choice DropRoutes(Choice choice, const at::Tensor& dropped) {
+  const std::int64_t none = choice.probabilities.size(1);
+  choice.experts = choice.experts.masked_fill(dropped.unsqueeze(1), none);
+  return choice;
+}
+
+ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& valid) {
   at::Tensor probabilities = choice.probabilities;
-  at::Tensor chosen = at::zeros(probabilities.sizes(), probabilities.options());
-  chosen.scatter_(1, choice.experts, 1.0);
-  if (mask.defined()) {
-    const at::Tensor weight = mask.to(at::kFloat).unsqueeze(1);
+  const std::int64_t experts = probabilities.size(1);
+  // The last column is of dropped routes.
+  at::Tensor chosen = at::zeros({probabilities.size(0), experts + 1}, probabilities.options());
+  chosen = chosen.scatter_(1, choice.experts, 1.0).narrow(1, 0, experts);
+  if (valid.defined()) {
+    const at::Tensor weight = valid.to(at::kFloat).unsqueeze(1);
     chosen = chosen * weight;
     probabilities = probabilities * weight;
   }

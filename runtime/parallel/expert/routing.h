@@ -32,6 +32,9 @@ struct RouteRule {
 // Returns the softmax of logits [N, E] and its k largest values by the rule.
 Choice ChooseExperts(const at::Tensor& logits, const RouteRule& rule);
 
+// Returns the choice without the routes of tokens where `dropped` [N] is true.
+Choice DropRoutes(Choice choice, const at::Tensor& dropped);
+
 // SortedRoutes sorts routes by expert, then by token.
 class SortedRoutes {
  public:
@@ -61,8 +64,9 @@ struct ExpertLoad {
   at::Tensor routes;         // of each expert, [E] fp32, or by layer [layers, E]
   at::Tensor probabilities;  // [E] fp32, differentiable
 };
-// Returns the load of all tokens, or of those that `mask` [N] keeps, if it is defined.
-ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask);
+// Returns the load of all tokens, or of those where `valid` [N] is not 0, if it is defined. Dropped
+// routes do not count.
+ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& valid);
 // Returns E * sum(share of the tokens * mean probability), for a load with k routes per token
 // (Fedus et al. 2021, added up over layers as in transformers). It is k if all experts have equal
 // numbers of tokens. A scalar.

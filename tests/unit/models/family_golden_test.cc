@@ -149,6 +149,36 @@ TEST_P(FamilyGolden, InBf16GradientsAreAsNearAsThoseOfTransformers) {
   EXPECT_LT(error, factor * file_["bf16"]["gradient_error"].get<double>());
 }
 
+// The batch of the golden "padded": the last 1 + 3 i tokens of sample i are padding.
+Bundle PaddedBatch(const nlohmann::json& file) {
+  constexpr std::int64_t kPadding = 5;
+  Bundle bundle = GoldenBatch(file, file["forward"]["batch"].get<int>());
+  at::Tensor &tokens = bundle.batch["tokens"], &labels = bundle.batch["labels"];
+  const at::Tensor valid = at::ones_like(tokens, at::kBool);
+  for (std::int64_t i = 0; i < tokens.size(0); ++i) {
+    const std::int64_t length = tokens.size(1) - 1 - 3 * i;
+    tokens[i].slice(0, length).fill_(kPadding);
+    labels[i].slice(0, length - 1).fill_(kIgnoredLabel);
+    valid[i].slice(0, length).fill_(false);
+  }
+  bundle.batch["valid"] = valid;
+  return bundle;
+}
+
+// The balance of experts is judged by the tokens that are no padding, as with an attention mask.
+TEST(PaddedGolden, ExpertsSeeNoPadding) {
+  for (const char* name : {"mixtral_balanced", "qwen2_moe"}) {
+    SCOPED_TRACE(name);
+    const nlohmann::json file = ReadGolden(FolderOf(name)), &golden = file["padded"];
+    const auto model = LoadGoldenModel(FolderOf(name));
+    const Bundle result = RunBlocks(*model, PaddedBatch(file));
+    const double loss = golden["loss"];
+    EXPECT_NEAR(result.loss.item<double>(), loss, kTolerance * loss);
+    result.loss.backward();
+    ExpectGoldenGradients(*model, golden["gradients"], kTolerance);
+  }
+}
+
 class PackedGolden : public FamilyGolden {};
 
 TEST_P(PackedGolden, DocumentsDoNotSeeOneAnother) {

@@ -21,7 +21,7 @@ struct FeedForward {
   explicit FeedForward(std::int64_t width, std::int64_t wide)
       : up(at::randn({wide, width}).set_requires_grad(true)),
         down(at::randn({width, wide}).set_requires_grad(true)) {}
-  at::Tensor operator()(const at::Tensor& rows) const {
+  at::Tensor operator()(const at::Tensor& rows, std::int64_t = 0) const {
     const at::Tensor wide = Affine(rows, up, {}, WeightLayout::kOutIn);
     return Affine(Activate(Activation::kGeluTanh, wide), down, {}, WeightLayout::kOutIn);
   }
@@ -37,8 +37,10 @@ double RelativeDistance(const at::Tensor& a, const at::Tensor& b) {
 std::vector<at::Tensor> RunWithTiles(const FeedForward& part, const at::Tensor& x,
                                      std::int64_t count, std::vector<std::int64_t>* rows) {
   const at::Tensor leaf = x.clone().set_requires_grad(true);
-  const at::Tensor y =
-      RunTiled(leaf, {.count = count, .recompute = {.trains = true}}, [&](const at::Tensor& tile) {
+  const at::Tensor y = RunTiled(
+      leaf, {.count = count, .recompute = {.trains = true}},
+      [&](const at::Tensor& tile, std::int64_t first) {
+        EXPECT_TRUE(tile.reshape({-1, tile.size(-1)})[0].equal(x.view({-1, x.size(-1)})[first]));
         rows->push_back(tile.numel() / tile.size(-1));
         return part(tile);
       });

@@ -12,6 +12,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace ds::moe {
 namespace {
 
@@ -94,6 +96,21 @@ TEST(Routing, TokensThatTheMaskLeavesOutAreNoLoad) {
   const ExpertLoad expected = MeasureLoad(first, {});
   EXPECT_TRUE(masked.routes.equal(expected.routes));
   EXPECT_TRUE(masked.probabilities.allclose(expected.probabilities));
+}
+
+TEST(Routing, TokensWithoutRoutesHaveNoRowsAndNoLoad) {
+  const Choice all = ChooseExperts(at::randn({3, 4}), {.k = 2});
+  const at::Tensor padding = at::tensor({0, 1, 0}).to(at::kBool);
+  const Choice choice = DropRoutes(all, padding);
+  const SortedRoutes routes(choice.experts, 4);
+  EXPECT_EQ(std::accumulate(routes.counts().begin(), routes.counts().end(), std::int64_t{0}), 4);
+  const at::Tensor x = at::randn({3, 8});
+  const at::Tensor sum = routes.SumRows(routes.SpreadRows(x));
+  EXPECT_TRUE(sum.allclose(at::stack({x[0] * 2.0, x[1] * 0.0, x[2] * 2.0})));
+  const ExpertLoad load = MeasureLoad(choice, padding.logical_not());
+  const ExpertLoad expected = MeasureLoad(all, padding.logical_not());
+  EXPECT_TRUE(load.routes.equal(expected.routes));
+  EXPECT_TRUE(load.probabilities.equal(expected.probabilities));
 }
 
 }  // namespace
