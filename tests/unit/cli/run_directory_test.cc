@@ -24,6 +24,7 @@ using testing::Notice;
 using testing::Output;
 using testing::Phase;
 using testing::Started;
+using ::testing::StartsWith;
 using testing::Step;
 
 class RunDirectoryTest : public ::testing::Test {
@@ -64,9 +65,10 @@ TEST_F(RunDirectoryTest, LogsThatCannotBeReadAreNoAbsentLogs) {
   EXPECT_THAT((*run)->NextGeneration().status().message(), HasSubstr("logs: Not a directory"));
   fs::remove(path() / "logs");
   fs::create_directories(path() / "logs/0/rank-00003.err");
+  // The error depends on the file system.
   EXPECT_THAT((*run)->ReadLastLines(0, 3),
-              ElementsAre("(its log cannot be read: " +
-                          (path() / "logs/0/rank-00003.err").string() + ": Is a directory)"));
+              ElementsAre(StartsWith("(its log cannot be read: " +
+                                     (path() / "logs/0/rank-00003.err").string() + ": ")));
 }
 
 TEST_F(RunDirectoryTest, LimitedLogsKeepTheirNewestParts) {
