@@ -48,9 +48,12 @@ if(DS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
 
-# mold before lld before the default: linking dominates the rebuild after a one-line change.
-find_program(DS_MOLD mold)
-find_program(DS_LLD ld.lld)
+# mold before lld before the default: linking dominates the rebuild after a one-line change. A cross compiler would
+# look for either by a name with its own prefix, which Debian has not.
+if(NOT CMAKE_CROSSCOMPILING)
+  find_program(DS_MOLD mold)
+  find_program(DS_LLD ld.lld)
+endif()
 if(DS_MOLD)
   add_link_options(-fuse-ld=mold)
 elseif(DS_LLD)
