@@ -24,6 +24,7 @@ def parse():
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--ds_config", required=True)
+    parser.add_argument("--starts", help="uint8 of each token, 1 at the first of a document; without it, a sample is one")
     parser.add_argument("--seq_len", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--out", required=True)
@@ -31,21 +32,35 @@ def parse():
     return parser.parse_args()
 
 
-def batches(tokens, seq_len, micro_batch, rank, world):
+def positions_of(starts):
+    """The position of each token in its document, [B, S]; transformers finds the documents by them."""
+    indices = torch.arange(starts.size(1)).expand_as(starts)
+    return indices - torch.where(starts, indices, 0).cummax(1).values
+
+
+def batches(tokens, starts, seq_len, micro_batch, rank, world):
     """dsrun's --no_shuffle order: micro-step m on rank r uses samples (m*W + r)*B + 0..B-1."""
+    def rows_of(numbers):
+        rows = [numbers[(i % samples) * seq_len:(i % samples) * seq_len + seq_len + 1]
+                for i in range(first, first + micro_batch)]
+        return torch.from_numpy(numpy.stack(rows).astype(numpy.int64))
+
     samples = (len(tokens) - 1) // seq_len
     micro_step = 0
     while True:
         first = (micro_step * world + rank) * micro_batch
-        rows = [tokens[(i % samples) * seq_len:(i % samples) * seq_len + seq_len + 1]
-                for i in range(first, first + micro_batch)]
-        block = torch.from_numpy(numpy.stack(rows).astype(numpy.int64))
-        yield block[:, :-1].contiguous(), block[:, 1:].contiguous()
+        block = rows_of(tokens)
+        inputs, labels = {"input_ids": block[:, :-1].clone()}, block[:, 1:].clone()
+        if starts is not None:
+            begins = rows_of(starts).bool()
+            inputs["position_ids"] = positions_of(begins[:, :-1])
+            labels.masked_fill_(begins[:, 1:], -100)
+        yield inputs, labels
         micro_step += 1
 
 
 def loss_of(model, inputs, labels):
-    logits = model(input_ids=inputs, use_cache=False).logits
+    logits = model(**inputs, use_cache=False).logits
     return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), labels.view(-1))
 
 
@@ -137,7 +152,8 @@ def main():
 
     tokens = numpy.memmap(options.data, dtype=numpy.uint16, mode="r")
     micro_batch = config["train_micro_batch_size_per_gpu"]
-    feed = batches(tokens, options.seq_len, micro_batch, rank, world)
+    starts = numpy.memmap(options.starts, dtype=numpy.uint8, mode="r") if options.starts else None
+    feed = batches(tokens, starts, options.seq_len, micro_batch, rank, world)
     losses, seconds, first_step_at = [], [], None
     for _ in range(options.steps):
         inputs, labels = next(feed)
