@@ -93,9 +93,10 @@ at::Tensor AttentionTerms::FindCached(bool windowed, const KeyValueCache& cache,
   if (windowed && window_ > 0) unseen = unseen.logical_or(keys.le(queries - window_));
   at::Tensor bias = at::zeros({1, 1, 1, 1}, keys.options().dtype(at::kFloat));
   if (!slopes_.empty()) {
-    const at::Tensor terms = MakeKeyTerms(keys.to(at::kDouble));
-    // Relative to the last key, because terms of near tokens are then small and exact.
-    bias = (terms - terms.narrow(1, keys.size(0) - 1, 1)).to(at::kFloat).unsqueeze(1).unsqueeze(0);
+    const at::Tensor terms = MakeKeyTerms(keys.to(at::kDouble)).unsqueeze(1).unsqueeze(0);
+    const at::Tensor own = MakeKeyTerms(positions.to(at::kDouble).flatten());
+    // Relative to each query, because terms of near tokens are then small and exact in 16 bits.
+    bias = terms - own.unflatten(1, positions.sizes()).transpose(0, 1).unsqueeze(3);
   }
   made = {positions, cache.tokens(),
           bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
