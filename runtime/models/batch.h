@@ -6,11 +6,14 @@
 //
 //   tokens     [B, S] int64 ids
 //   labels     [B, S] int64, already shifted: labels[b, s] follows tokens[b, s]
-//   mask       [B, S] of any dtype: labels at positions where it is 0 are ignored
+//   mask       [B, S] of any dtype: labels at positions where it is 0 are ignored. Their tokens are
+//              tokens: experts process them, and their balance counts them
 //   valid      [B, S] bool: false for padding, which no expert processes or counts
 //   documents  [B, S] integer document ids: a token attends only to tokens of its own document.
 //              Documents are contiguous in a packed sample; padding is a document of its own
 //   positions  [B, S] int64; if absent, positions count from the first token of each document
+//
+// Tensors do not change after they are given: models keep what they have computed of one.
 //
 // A model rejects, by name, a tensor that it does not use. A user's own model may define others.
 

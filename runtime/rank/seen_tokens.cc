@@ -7,6 +7,7 @@
 #include "runtime/engine/deepspeed_api.h"
 
 namespace ds::rank {
+
 Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& spec,
                            std::int64_t seq_len) {
   using models::Positions;
@@ -36,8 +37,11 @@ void TruncateSamples(std::int64_t tokens, Bundle* bundle) {
   for (auto& [name, tensor] : bundle->batch) tensor = tensor.narrow(1, 0, tokens).contiguous();
   bundle->longest_sample = std::min(bundle->longest_sample, tokens);
   const at::Tensor& documents = bundle->tensor("documents");
-  bundle->documents =
-      documents.defined() ? std::make_shared<const kernels::SampleDocuments>(documents) : nullptr;
+  if (documents.defined()) {
+    const at::Tensor on_host =
+        bundle->documents ? bundle->documents->on_host().narrow(1, 0, tokens) : documents.cpu();
+    bundle->documents = std::make_shared<const kernels::SampleDocuments>(documents, on_host);
+  }
   const std::int64_t longest = bundle->documents ? bundle->documents->longest() : tokens;
   bundle->longest_document = std::min(bundle->longest_document, longest);
 }

@@ -20,7 +20,7 @@
 namespace ds::rank {
 
 // Truncates the samples of a micro-batch, [B, S], to `tokens` tokens, and updates the lengths in
-// the bundle. Blocks until the device is finished if it truncates.
+// the bundle.
 void TruncateSamples(std::int64_t tokens, Bundle* bundle);
 
 class SeenTokens {

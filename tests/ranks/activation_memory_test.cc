@@ -49,6 +49,7 @@ struct Case {
   ordered_json model;
   Precision precision = Precision::kFp32;
   RecomputeChoice recompute = {};
+  std::int64_t samples = kMeasuredSamples, length = kLength;
 };
 
 class ActivationMemory : public ::testing::Test {
@@ -62,14 +63,14 @@ class ActivationMemory : public ::testing::Test {
     return engine::PlanJobMemory(
         config,
         {.model = models::ParseModelConfig(test.model.dump(), "config.json").value().decoder,
-         .seq_len = kLength,
+         .seq_len = test.length,
          .recompute = test.recompute});
   }
 
   static void ExpectPlanned(const Case& test) {
     const TinyRun run{.precision = test.precision};
     config::DsConfig config = TinyConfig(run);
-    config.batch.train_micro_batch_size_per_gpu = kMeasuredSamples;
+    config.batch.train_micro_batch_size_per_gpu = test.samples;
     const zero::StepMemory planned = Plan(test, config);
     testing::RunRanks(1, [&](comm::Communicator& world) {
       device::MemoryLedger ledger;
@@ -84,7 +85,7 @@ class ActivationMemory : public ::testing::Test {
               .value();
       const auto before = meter.Mark().activations.bytes;
       const at::Tensor ids =
-          at::arange(kMeasuredSamples * kLength, at::kLong).view({kMeasuredSamples, kLength});
+          at::arange(test.samples * test.length, at::kLong).view({test.samples, test.length});
       const at::Tensor loss = engine->forward(
           {.batch = {{"tokens", ids.remainder(499)}, {"labels", (ids * 3).remainder(499)}}});
       const auto forward = meter.Mark().activations;
@@ -243,6 +244,17 @@ TEST_F(ActivationMemory, WithDropout) {
   ExpectPlanned({.model = Gpt2(0.1)});
   ExpectPlanned({.model = Gpt2(0.1), .precision = Precision::kBf16});
   ExpectPlanned({.model = Gpt2(0.1), .recompute = {.kind = RecomputeChoice::Kind::kBlocks}});
+}
+
+// Here most of a layer's memory is that of attention, in pieces of the samples.
+TEST_F(ActivationMemory, OfPiecesOfLongSamples) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    ordered_json gpt2 = Gpt2(0.0);
+    gpt2["n_layer"] = 2;
+    gpt2["n_positions"] = 1024;
+    gpt2["attn_pdrop"] = 0.1;
+    ExpectPlanned({.model = gpt2, .precision = precision, .samples = 2, .length = 1024});
+  }
 }
 
 }  // namespace

@@ -254,7 +254,7 @@ at::Tensor Attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
   at::Tensor mixed;
   if (rule.IsScaleAlone(q.size(2))) {
     mixed = AttendToAll(q, k, values, rule.scale);
-  } else if (TakesFlashAttention(q, rule)) {
+  } else if (TakesFlashAttention(q, k, values, rule)) {
     mixed = FlashAttention(q, k, values, rule);
   } else {
     mixed = AttendFunction::apply(q, k, values, c10::make_intrusive<BlockedAttention>(rule, q));

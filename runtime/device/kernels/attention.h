@@ -21,10 +21,10 @@
 namespace ds::kernels {
 
 // q [B, heads, S, width], k and v [B, their heads, S, width or, of v, value width] -> [B, heads, S,
-// value width], which is contiguous with heads and tokens exchanged. Each head of k and v is shared
-// by a run of neighbouring query heads. Under autocast computes in its dtype. Differentiable once;
-// saves its inputs, its result and one fp32 number per query and head. Throws c10::Error if the
-// rule's documents or terms do not have the samples and tokens of q.
+// value width], contiguous with heads and tokens exchanged if values are as wide as keys. Each head
+// of k and v is shared by a run of neighbouring query heads. Under autocast computes in its dtype.
+// Differentiable once; saves its inputs, its result and one fp32 number per query and head. Throws
+// c10::Error if the rule's documents or terms do not have the samples and tokens of q.
 at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionRule& rule);
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -12,11 +13,14 @@ namespace {
 
 std::vector<TokenRange> FindRuns(std::span<const std::int64_t> numbers) {
   std::vector<TokenRange> runs;
+  std::set<std::int64_t> seen;
   std::int64_t first = 0;
   for (std::size_t i = 1; i <= numbers.size(); ++i) {
     if (i < numbers.size() && numbers[i] == numbers[i - 1]) continue;
     runs.push_back({first, static_cast<std::int64_t>(i) - first});
     first = static_cast<std::int64_t>(i);
+    TORCH_CHECK(seen.insert(numbers[i - 1]).second, "the tokens of document ", numbers[i - 1],
+                " are not next to one another: token ", i - 1, " belongs to it, too");
   }
   return runs;
 }
@@ -26,7 +30,9 @@ bool Overlap(TokenRange a, TokenRange b) { return a.first < b.end() && b.first <
 }  // namespace
 
 SampleDocuments::SampleDocuments(at::Tensor numbers, const at::Tensor& on_host)
-    : numbers_(std::move(numbers)) {
+    : numbers_(std::move(numbers)), on_host_(on_host) {
+  TORCH_CHECK(numbers_.dim() == 2 && on_host.sizes() == numbers_.sizes(), "documents of the shape ",
+              numbers_.sizes(), " have numbers on the host of ", on_host.sizes());
   const at::Tensor rows = on_host.to(at::kLong).contiguous();
   const auto width = static_cast<std::size_t>(rows.size(1));
   const std::span<const std::int64_t> all(rows.const_data_ptr<std::int64_t>(),

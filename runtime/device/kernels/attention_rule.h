@@ -24,11 +24,13 @@ class SampleDocuments {
  public:
   // `numbers` [B, S] of an integer type: neighbouring tokens with the same number are of one
   // document. `on_host` holds the same numbers in host memory; without it the constructor waits for
-  // the device of `numbers`.
+  // the device of `numbers`. Throws c10::Error if their shapes differ, or if a number stands for
+  // two documents of a sample.
   explicit SampleDocuments(const at::Tensor& numbers) : SampleDocuments(numbers, numbers.cpu()) {}
   SampleDocuments(at::Tensor numbers, const at::Tensor& on_host);
 
   const at::Tensor& numbers() const { return numbers_; }
+  const at::Tensor& on_host() const { return on_host_; }
   // Returns the documents of a sample, in order.
   const std::vector<TokenRange>& Of(std::int64_t sample) const {
     return documents_[static_cast<std::size_t>(sample)];
@@ -42,7 +44,7 @@ class SampleDocuments {
   const at::Tensor& starts() const { return starts_; }
 
  private:
-  at::Tensor numbers_, starts_;
+  at::Tensor numbers_, on_host_, starts_;
   std::vector<std::vector<TokenRange>> documents_;  // by sample
   std::int64_t longest_ = 0;
 };

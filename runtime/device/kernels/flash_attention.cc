@@ -1,7 +1,10 @@
 #include "runtime/device/kernels/flash_attention.h"
 
+#include <ATen/SDPBackend.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cstdint>
@@ -50,7 +53,9 @@ class FlashFunction : public torch::autograd::Function<FlashFunction> {
                             const at::Tensor& v, const c10::intrusive_ptr<FlashRule>& rule) {
     const at::Tensor starts = rule->starts();
     const auto optional_starts = starts.defined() ? std::optional(starts) : std::nullopt;
-    const at::Tensor q_rows = rule->Rows(q), k_rows = rule->Rows(k), v_rows = rule->Rows(v);
+    // The kernel's result has the strides of the queries.
+    const at::Tensor q_rows = rule->Rows(q).contiguous(), k_rows = rule->Rows(k),
+                     v_rows = rule->Rows(v);
     const auto [mixed, log_sums, random_state, unused, debug_mask] = at::_flash_attention_forward(
         q_rows, k_rows, v_rows, optional_starts, optional_starts, rule->longest(q),
         rule->longest(q), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
@@ -76,15 +81,28 @@ class FlashFunction : public torch::autograd::Function<FlashFunction> {
 
 }  // namespace
 
-bool TakesFlashAttention(const at::Tensor& q, const AttentionRule& rule) {
+bool TakesFlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const AttentionRule& rule) {
   const bool is_narrow = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  return q.is_cuda() && is_narrow && q.size(3) <= 256 && q.size(3) % 8 == 0 &&
-         rule.soft_cap == 0.0 && !rule.key_terms.defined() && !rule.factors;
+  if (!q.is_cuda() || !is_narrow || q.size(3) > 256) return false;
+  if (rule.soft_cap != 0.0 || rule.key_terms.defined() || rule.factors) return false;
+  // LibTorch knows which kernels the GPU has.
+  const std::int64_t choice =
+      at::_fused_sdp_choice(q, k, v, /*attn_mask=*/std::nullopt, /*dropout_p=*/0.0,
+                            /*is_causal=*/true, rule.scale, /*enable_gqa=*/q.size(1) != k.size(1));
+  return choice == static_cast<std::int64_t>(at::SDPBackend::flash_attention);
 }
 
 at::Tensor FlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const AttentionRule& rule) {
-  return FlashFunction::apply(q, k, v, c10::make_intrusive<FlashRule>(rule));
+  // The kernels take heads of multiples of 8. Padding with zeros adds zeros to scores and results.
+  const std::int64_t missing = (8 - q.size(3) % 8) % 8;
+  const auto pad = [missing](const at::Tensor& x) {
+    return missing > 0 ? at::constant_pad_nd(x, {0, missing}) : x;
+  };
+  const at::Tensor mixed =
+      FlashFunction::apply(pad(q), pad(k), pad(v), c10::make_intrusive<FlashRule>(rule));
+  return missing > 0 ? mixed.narrow(3, 0, q.size(3)) : mixed;
 }
 
 }  // namespace ds::kernels

@@ -10,8 +10,10 @@
 namespace ds::kernels {
 
 // Returns whether the kernels take these queries and this rule: on a GPU, bf16 or fp16, heads of at
-// most 256 values in multiples of 8; documents and a window, but no soft cap, terms or factors.
-bool TakesFlashAttention(const at::Tensor& q, const AttentionRule& rule);
+// most 256 values; documents and a window, but no soft cap, terms or factors.
+// Older GPUs than Ampere have no such kernels.
+bool TakesFlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const AttentionRule& rule);
 
 // As Attend (attention.h), with values as wide as keys. Requires TakesFlashAttention.
 at::Tensor FlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

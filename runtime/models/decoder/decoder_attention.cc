@@ -197,23 +197,22 @@ kernels::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle, std::int
                               .soft_cap = soft_cap_,
                               .window = window_,
                               .key_terms = terms_->FindKeyTerms(tokens, device)};
-  // A cache holds one document a sample.
+  // A cache, in whose first pass alone this is used, holds one document a sample.
   if (bundle.cache == nullptr) rule.documents = terms_->FindDocuments(bundle);
   if (dropout == 0.0) return rule;
   RandomPosition origin = bundle.random.StandingAt(0);
   origin.first_head += first_head_;
-  // A row's draws start at its first key.
-  rule.factors = [origin, dropout, heads = own_heads_,
-                  options = at::TensorOptions(at::kFloat).device(device)](
-                     const kernels::BlockRanges& ranges) {
-    DropoutDraw draw{.probability = dropout,
-                     .origin = origin.StandingAt(ranges.queries.first),
-                     .site = DropoutSite::kAttention};
-    draw.origin.first_sample += ranges.samples.first;
-    return DropoutFactors({ranges.samples.count, heads, ranges.queries.count, ranges.keys.end()},
-                          draw, options)
-        .narrow(3, ranges.keys.first, ranges.keys.count);
-  };
+  rule.factors =
+      [origin, dropout, heads = own_heads_,
+       options = at::TensorOptions(at::kFloat).device(device)](const kernels::BlockRanges& ranges) {
+        DropoutDraw draw{.probability = dropout,
+                         .origin = origin.StandingAt(ranges.queries.first),
+                         .site = DropoutSite::kAttention};
+        draw.origin.first_sample += ranges.samples.first;
+        draw.origin.first_column = ranges.keys.first;
+        return DropoutFactors(
+            {ranges.samples.count, heads, ranges.queries.count, ranges.keys.count}, draw, options);
+      };
   return rule;
 }
 

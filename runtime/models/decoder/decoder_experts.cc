@@ -165,7 +165,8 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool tra
   const at::Tensor valid = given.defined() ? given.flatten() : at::Tensor();
   const moe::Choice choice = Choose(rows, valid);
   AddLoad(moe::MeasureLoad(choice, valid), bundle);
-  // Each tile routes again, because its result must be a function of its rows alone.
+  // Each tile routes again, because its result must be a function of its rows, and of their
+  // validity, alone.
   const at::Tensor y =
       bundle->mlp_tiles.count == 1
           ? Mix(rows, choice)

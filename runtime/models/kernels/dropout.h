@@ -22,7 +22,7 @@ struct RandomPosition {
   // `last_position`.
   std::int64_t stretch = std::numeric_limits<std::int64_t>::max(), stride = 0;
   std::int64_t before_last = std::numeric_limits<std::int64_t>::max(), last_position = 0;
-  std::int64_t first_column = 0;  // this rank's first column, if ranks share the rows
+  std::int64_t first_column = 0;  // the first column, if the rows are parts of longer ones
   int block = 0;                  // index in the model's list
 
   // Returns the position in the sample of the rank's position `i`.
@@ -60,8 +60,8 @@ struct DropoutDraw {
 
 // Returns x with each element zeroed with the given probability and the others divided by 1 -
 // probability. Returns x itself if the probability is 0. x is [samples, positions, width] or, for
-// attention weights, [samples, heads, positions, keys]. Keys are never sharded; width is if
-// RandomPosition::first_column says so.
+// attention weights, [samples, heads, positions, keys]. Columns start at
+// RandomPosition::first_column.
 at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw);
 
 // Returns the factors that Dropout multiplies by, 0 or 1 / (1 - probability), in the dtype and on

@@ -60,7 +60,7 @@ bool AttendsToBlocksByOperators(const DecoderSpec& spec, const MicroBatch& batch
 // Returns the most bytes that attention scores of one tile take, for all samples.
 std::int64_t CountTileScores(const MicroBatch& batch, std::int64_t heads, std::int64_t queries,
                              std::int64_t keys) {
-  constexpr std::int64_t kCopies = 4;
+  constexpr std::int64_t kCopies = 3;  // weights, factors, and the gradient or the dropped weights
   const std::int64_t all = batch.samples * heads * queries * keys * kFloatBytes;
   return kCopies * std::min(sequence_parallel::kTileScoreBytes, all);
 }
@@ -158,17 +158,20 @@ class Activations {
   std::int64_t PieceScores() const {
     if (is_in_ring() || chunks_ || !AttendsByOperators(spec_, batch_)) return 0;
     const std::int64_t queries = std::min(sequence_parallel::kPieceQueries, batch_.seq_len);
-    return CountTileScores(batch_, heads(), queries, batch_.seq_len);
+    // Queries, results and both gradients of a piece, in fp32.
+    const std::int64_t rows =
+        4 * batch_.samples * queries * heads() * spec_.head_width * kFloatBytes;
+    return CountTileScores(batch_, heads(), queries, batch_.seq_len) + rows;
   }
-  // The gradients of keys and values that the pieces of attention over full samples add to: in
-  // fp32, and again for the keys of a piece if operators compute it.
+  // The gradients of keys and values that the pieces of attention over full samples add to, in
+  // fp32. Operators also hold a piece's gradients, for up to all keys, and a product to add.
   std::int64_t PieceSums() const {
     const std::int64_t sums = 2 * attention_tokens() * kv_heads() * spec_.head_width * kFloatBytes;
     if (is_in_ring() || chunks_) return 0;
     const bool narrow = spec_.window > 0 && spec_.window < batch_.seq_len;
-    const bool by_operators = AttendsByOperators(spec_, batch_);
-    const bool widens = width_ < kFloatBytes && (by_operators || narrow || HasDistances(spec_));
-    return (by_operators ? sums : 0) + (widens ? sums : 0);
+    if (AttendsByOperators(spec_, batch_)) return sums * (width_ < kFloatBytes ? 4 : 3) / 2;
+    const bool widens = !batch_.on_gpu && (narrow || HasDistances(spec_));
+    return widens && width_ < kFloatBytes ? sums : 0;
   }
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }

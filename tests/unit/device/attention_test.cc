@@ -128,8 +128,11 @@ void ExpectNear(const at::Tensor& ours, const at::Tensor& expected, double error
   EXPECT_LT((ours.to(at::kDouble) - expected).abs().max().item<double>(), error * most) << what;
 }
 
-void ExpectMatchesPairs(const Shape& shape, at::ScalarType type, double error) {
-  for (const auto& [name, rule] : ListRules(shape)) {
+using NamedRules = std::vector<std::pair<std::string, AttentionRule>>;
+
+void ExpectMatchesPairs(const Shape& shape, const NamedRules& rules, at::ScalarType type,
+                        double error) {
+  for (const auto& [name, rule] : rules) {
     SCOPED_TRACE(fmt::format("{}, {} tokens, {}", name, shape.tokens, c10::toString(type)));
     const auto expected = Pass(
         shape, at::kDouble, [&rule = rule](auto&... qkv) { return AttendToPairs(qkv..., rule); });
@@ -143,11 +146,18 @@ void ExpectMatchesPairs(const Shape& shape, at::ScalarType type, double error) {
   }
 }
 
+void ExpectMatchesPairs(const Shape& shape, at::ScalarType type, double error) {
+  ExpectMatchesPairs(shape, ListRules(shape), type, error);
+}
+
 TEST(Attend, MatchesAllPairsInFp32) {
   for (const std::int64_t tokens : {1, 2, 9, 300}) {
     ExpectMatchesPairs({.tokens = tokens}, at::kFloat, 3e-6);
   }
   ExpectMatchesPairs({.samples = 1, .heads = 1, .key_heads = 1, .tokens = 530}, at::kFloat, 3e-6);
+  // A masked block of more keys than the CPU's kernel takes at once.
+  ExpectMatchesPairs({.samples = 1, .heads = 2, .key_heads = 1, .tokens = 1300},
+                     {{"window", {.scale = 0.4, .window = 700}}}, at::kFloat, 3e-6);
   ExpectMatchesPairs(
       {.samples = 1, .heads = 3, .key_heads = 3, .tokens = 70, .width = 7, .value_width = 7},
       at::kFloat, 3e-6);
@@ -253,6 +263,11 @@ TEST(SampleDocuments, AreRunsOfEqualNumbers) {
   EXPECT_EQ(documents.Of(1), (std::vector<TokenRange>{{0, 6}}));
   EXPECT_EQ(documents.longest(), 6);
   EXPECT_TRUE(documents.starts().equal(at::tensor({0, 2, 5, 6, 12}, at::kInt)));
+}
+
+TEST(SampleDocuments, RefusesADocumentInTwoPieces) {
+  EXPECT_THROW(SampleDocuments(at::tensor({0, 0, 1, 1, 0}).view({1, 5})), c10::Error);
+  EXPECT_NO_THROW(SampleDocuments(at::tensor({0, 0, 1, 1, 0, 1}).view({3, 2})));
 }
 
 TEST(SampleDocuments, ConnectRangesThatHaveOneInCommon) {
