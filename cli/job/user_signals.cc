@@ -25,24 +25,24 @@ bool IsIgnored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// A console that is blocked does not hear of it: a pipe or terminal that is full, or a file on a
-// file system that hangs, which poll does not tell.
+// A blocked console gets no message: a pipe or terminal that is full, or a file on a file system
+// that hangs, where even poll may wait.
 [[noreturn]] void EndAtOnce(int status) {
   static constexpr std::string_view kText =
       "dsrun: forced end: the daemons of this machine are killed; those of other hosts end the "
       "job's processes there\n";
-  pollfd console{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
-    std::promise<void> said;
-    const std::future<void> end = said.get_future();
-    try {
-      std::thread([said = std::move(said)]() mutable {
+  std::promise<void> said;
+  const std::future<void> end = said.get_future();
+  try {
+    std::thread([said = std::move(said)]() mutable {
+      pollfd console{STDERR_FILENO, POLLOUT, 0};
+      if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
         static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
-        said.set_value();
-      }).detach();
-      end.wait_for(deadlines::kLastWords);
-    } catch (const std::system_error&) {  // a machine without another thread: without words
-    }
+      }
+      said.set_value();
+    }).detach();
+    end.wait_for(deadlines::kLastWords);
+  } catch (const std::system_error&) {  // a machine without another thread: without words
   }
   std::_Exit(status);
 }

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +33,9 @@ namespace fs = std::filesystem;
 constexpr int kNoMount = 77;
 
 struct Frozen {
+  bool input = false;   // standard input is a file there
   bool output = false;  // standard output is a file there
+  bool errors = false;  // standard error is a file there
   bool run_folder = false;
   bool home = false;
   bool temporary = false;  // $XDG_RUNTIME_DIR
@@ -73,7 +76,7 @@ class FrozenTest : public ::testing::Test {
     for (const UniqueFd& file : files) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
-  // The rank reports its pid, and then writes without an end.
+  // The rank reports its pid, and then copies its input, or writes, without an end.
   std::vector<std::string> Command(const Frozen& frozen) const {
     const fs::path programs = folder_.path() / "frozen" / "programs";
     return {frozen.programs ? (programs / "dsrun").string() : DS_BIN_DIR "/dsrun",
@@ -88,7 +91,32 @@ class FrozenTest : public ::testing::Test {
             "--",
             frozen.programs ? (programs / "sh").string() : "/bin/sh",
             "-c",
-            "echo rank $$ runs >&2; while :; do echo line; sleep 0.01; done"};
+            "echo $$ > '" + PidFifo() + "'; " +
+                (frozen.errors  ? "while :; do echo line >&2; sleep 0.01; done"
+                 : frozen.input ? "exec cat > /dev/null"
+                                : "while :; do echo line; sleep 0.01; done")};
+  }
+
+  std::string PidFifo() const { return (folder_.path() / "pid").string(); }
+
+  // Waits for the pid that the rank reports. Returns 0 if none comes.
+  static pid_t ReadPid(int fifo) {
+    std::string line;
+    pollfd ready{fifo, POLLIN, 0};
+    char byte = 0;
+    while (::poll(&ready, 1, 60'000) == 1 && ::read(fifo, &byte, 1) == 1 && byte != '\n') {
+      line += byte;
+    }
+    return line.empty() ? 0 : std::stoi(line);
+  }
+
+  // Larger than what is read of it before it is frozen.
+  UniqueFd OpenInput(bool frozen) const {
+    if (!frozen) return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const fs::path backing = folder_.path() / "backing" / "input";
+    std::ofstream(backing) << "input\n";
+    fs::resize_file(backing, std::uintmax_t{1} << 40);
+    return UniqueFd(::open((folder_.path() / "frozen" / "input").c_str(), O_RDONLY | O_CLOEXEC));
   }
 
   // Runs in a child, which has the mount. Returns the name of a broken promise, or "".
@@ -98,16 +126,25 @@ class FrozenTest : public ::testing::Test {
       ForbidLocking();
       programs = CopyPrograms();
     }
-    const UniqueFd output(::open((Place(frozen.output, "out") / "out").c_str(),
-                                 O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const auto open_output = [&](bool is_frozen, const char* name) {
+      return UniqueFd(
+          ::open((Place(is_frozen, "out") / name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    };
+    const UniqueFd input = OpenInput(frozen.input);
+    const UniqueFd output = open_output(frozen.output, "out");
+    const UniqueFd errors = open_output(frozen.errors, "err");
+    ::mkfifo(PidFifo().c_str(), 0600);
+    const UniqueFd fifo(::open(PidFifo().c_str(), O_RDWR | O_CLOEXEC));
     Program dsrun(Command(frozen),
                   {.environment = {"HOME=" + Place(frozen.home, "home").string(),
                                    "XDG_RUNTIME_DIR=" + Place(frozen.temporary, "tmp").string()},
                    .working_directory = folder_.path(),
                    .time_limit = std::chrono::seconds(60),
-                   .output_fd = output.get()});
-    if (!dsrun.WaitForOutput(" runs\n")) return "the rank has not started: " + dsrun.err();
-    const pid_t pid = std::stoi(dsrun.err().substr(dsrun.err().find("rank ") + 5));
+                   .input_fd = input.get(),
+                   .output_fd = output.get(),
+                   .error_fd = frozen.errors ? errors.get() : -1});
+    const pid_t pid = ReadPid(fifo.get());
+    if (pid == 0) return "the rank has not started: " + dsrun.err();
     const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!rank.valid()) return "the rank has ended";
     DropPages(programs);
@@ -154,6 +191,8 @@ class FrozenTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(FrozenTest, TheFileOfStandardInput) { ExpectEnds({.input = true}); }
+TEST_F(FrozenTest, TheFileOfStandardError) { ExpectEnds({.errors = true}); }
 TEST_F(FrozenTest, TheFileOfStandardOutput) { ExpectEnds({.output = true}); }
 TEST_F(FrozenTest, TheRunFolder) { ExpectEnds({.run_folder = true}); }
 TEST_F(FrozenTest, TheHomeFolder) { ExpectEnds({.home = true}); }

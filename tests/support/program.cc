@@ -112,7 +112,8 @@ Program::Program(const std::vector<std::string>& argv, const ProgramOptions& opt
   if (pid_ == 0)
     Exec(arguments.data(), variables.data(), options,
          {options.input_fd >= 0 ? options.input_fd : in.get(),
-          options.output_fd >= 0 ? options.output_fd : out.write.get(), err.write.get()});
+          options.output_fd >= 0 ? options.output_fd : out.write.get(),
+          options.error_fd >= 0 ? options.error_fd : err.write.get()});
   out_ = std::move(out.read);
   err_ = std::move(err.read);
   timer_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));

@@ -28,6 +28,7 @@ struct ProgramOptions {
   int input_fd = -1;                  // -1: `input`
   bool owns_terminal = false;         // input_fd becomes the terminal of a session of its own
   int output_fd = -1;                 // standard output; -1: what out() and WaitForOutput read
+  int error_fd = -1;                  // standard error; -1: what err() and WaitForOutput read
   std::vector<int> ignored_signals;
 };
 
