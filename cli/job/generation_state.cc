@@ -359,11 +359,10 @@ void GenerationState::StopHosts(double grace_seconds) {
   const StopInProgress stop{.grace_seconds = grace_seconds,
                             .end = now_ + FromSeconds(grace_seconds),
                             .is_of_user = parts_.stop->is_to_blame()};
-  if (!stop_running_ || stop.end < stop_running_->end) {
-    const bool is_of_user = stop_running_.value_or(stop).is_of_user;
-    stop_running_ = stop;
-    stop_running_->is_of_user = is_of_user;
-  }
+  if (!stop_running_) stop_running_ = stop;
+  // Each on its own: a kill after the end of the grace ends later, and counts nevertheless.
+  stop_running_->grace_seconds = std::min(stop_running_->grace_seconds, stop.grace_seconds);
+  stop_running_->end = std::min(stop_running_->end, stop.end);
   for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
     // The answer of a launch may be lost. A daemon that has not launched yet says so, and its host
     // is stopped after the launch.
@@ -375,7 +374,7 @@ double GenerationState::FindGrace() const {
   const auto& inherited = parts_.stop_in_progress;
   if (!inherited || stop_running_->end != inherited->end) return stop_running_->grace_seconds;
   const std::chrono::duration<double> left = inherited->end - now_;
-  return std::max(left.count(), 0.0);
+  return std::clamp(left.count(), 0.0, stop_running_->grace_seconds);
 }
 
 // It may be one of several on their way: the shortest grace counts.

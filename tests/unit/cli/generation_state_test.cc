@@ -152,6 +152,15 @@ TEST_F(GenerationStateTest, AHostWhoseLaunchIsUnansweredIsStoppedToo) {
   EXPECT_THAT(GracesOf(1), ElementsAre(30, 30)) << "it was launched after the stop";
 }
 
+TEST_F(GenerationStateTest, ASecondSignalKillsEvenAfterTheGrace) {
+  stop_.OnSignal(SIGINT);
+  state_.Handle(UserSignal{SIGINT}, 1s);
+  stop_.OnSignal(SIGINT);
+  state_.Handle(UserSignal{SIGINT}, 41s);
+  EXPECT_THAT(GracesOf(0), ElementsAre(30, 0));
+  EXPECT_THAT(GracesOf(1), ElementsAre(30, 0));
+}
+
 // The agent is killed in the grace of a stop, and its successor knows the stop.
 class TakenOverStopTest : public GenerationStateTest {
  protected:
@@ -203,6 +212,18 @@ TEST_F(TakenOverStopTest, AGraceThatIsOverIsNotBegunAgain) {
   state_.Handle(UserSignal{SIGINT}, 2s);
   TakeOver();
   EXPECT_THAT(GracesOf(1), ElementsAre(0));
+}
+
+TEST_F(TakenOverStopTest, AKillAfterTheGraceIsNotForgotten) {
+  stop_.OnSignal(SIGINT);
+  state_.Handle(UserSignal{SIGINT}, 1s);
+  TakeOver();
+  next_stop_.OnSignal(SIGINT);
+  next_->Handle(UserSignal{SIGINT}, 21s);
+  EXPECT_THAT(GracesOf(1), ElementsAre(10));
+  next_stop_.OnSignal(SIGINT);
+  next_->Handle(UserSignal{SIGINT}, 41s);
+  EXPECT_THAT(GracesOf(1), ElementsAre(10, 0));
 }
 
 // A host that was lost may be there for the successor.
