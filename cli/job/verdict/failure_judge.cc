@@ -14,6 +14,23 @@ constexpr auto kUnavailable = static_cast<std::int64_t>(StatusCode::kUnavailable
 
 bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
 
+// Returns true if the verdict is on a rank that ended by itself.
+bool IsOnEndOfRank(const Verdict& verdict) {
+  switch (verdict.cause) {
+    case Cause::kPreflight:
+    case Cause::kLaunch:
+    case Cause::kHostLost:
+    case Cause::kDaemonLost:
+    case Cause::kStall:
+    case Cause::kSuspended:
+    case Cause::kUserStop:
+    case Cause::kInternal:
+      return false;
+    default:
+      return true;
+  }
+}
+
 template <typename Predicate>
 std::vector<const FailedExit*> Select(const std::vector<FailedExit>& failures, Predicate is_taken) {
   std::vector<const FailedExit*> selected;
@@ -89,6 +106,10 @@ bool FailureJudge::FailedAnyway(const v1::RankExited& exit) const {
   if (error != errors_.end()) return error->second.code() != kUnavailable;
   // It had ended its work by itself, with a status of its own.
   return exit.signal() == 0 && left_.contains(rank);
+}
+
+void FailureJudge::OnEarlierVerdict(Verdict verdict) {
+  (IsOnEndOfRank(verdict) ? earlier_ : other_) = std::move(verdict);
 }
 
 void FailureJudge::OnUserStop(int signal) { Blame(MakeUserStopVerdict(signal, generation_)); }

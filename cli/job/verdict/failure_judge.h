@@ -49,9 +49,10 @@ class FailureJudge {
   // the result of a probe.
   void OnHostLost(const std::string& host, const HostChange& change);
 
-  // Records the verdict that an agent which was killed had found. It counts if nothing here tells
-  // more than that ranks were stopped.
-  void OnEarlierVerdict(Verdict verdict) { earlier_ = std::move(verdict); }
+  // Records the verdict that an agent which was killed had found. That on the end of a rank counts
+  // if nothing here tells more than that ranks were stopped, because the rank's host tells of it
+  // again. Any other is final: what follows are its consequences.
+  void OnEarlierVerdict(Verdict verdict);
 
   // Returns true as soon as the generation must end.
   bool failed() const { return !failed_.empty() || other_.has_value(); }
@@ -107,7 +108,7 @@ class FailureJudge {
   std::vector<FailedExit> failed_;   // the failures without a stop
   std::vector<FailedExit> stopped_;  // the failures during a stop
   std::optional<Verdict> other_;     // another first cause: the user's stop, a lost daemon
-  std::optional<Verdict> earlier_;   // of another agent
+  std::optional<Verdict> earlier_;   // of another agent, on the end of a rank
   std::optional<int> lost_host_;     // the number of the host whose loss is other_
 };
 
