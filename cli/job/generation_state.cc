@@ -111,15 +111,20 @@ std::optional<GenerationState::Time> GenerationState::next() const {
 
 std::optional<v1::StopState> GenerationState::DescribeStop() const {
   if (!stop_running_) return std::nullopt;
-  return MakeStopState(*stop_running_, stop_running_->is_of_user ? JobOutcome() : Conclude());
+  // Without hints: hosts that have not ended yet are no news, and the end adds them.
+  return MakeStopState(*stop_running_, stop_running_->is_of_user ? JobOutcome() : FindCause());
 }
 
-JobOutcome GenerationState::Conclude() const {
+JobOutcome GenerationState::FindCause() const {
   if (observer_failed_.has_value() && !judge_.failed()) {
     return MakeRunDirectoryVerdict(*observer_failed_, parts_.number);
   }
-  const JobOutcome outcome = judge_.Conclude();
-  if (outcome.ok()) return outcome;
+  return judge_.Conclude();
+}
+
+JobOutcome GenerationState::Conclude() const {
+  const JobOutcome outcome = FindCause();
+  if (outcome.ok() || (observer_failed_.has_value() && !judge_.failed())) return outcome;
   Verdict verdict = outcome.failure();
   if (!unended_.empty()) AddHint(unended_, &verdict);
   if (const std::string path = FindLog(verdict); !path.empty()) {
@@ -154,7 +159,8 @@ void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank
     return;
   }
   --unanswered_launches_;
-  hosts_[node_rank].launching = false;
+  // Without an answer its ranks may run all the same, and are stopped.
+  hosts_[node_rank].launching = NobodyAnswered(answer.answer.status());
   // A user who kills the ranks cancels launches.
   const bool runs_already = parts_.is_taken_over &&
                             (code == StatusCode::kAlreadyExists || code == StatusCode::kCancelled);
@@ -167,8 +173,12 @@ void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank
     // Who cancels a launch is to blame, and not the host that has not answered.
     if (parts_.stop->is_to_blame()) judge_.OnUserStop(parts_.stop->signal());
     judge_.OnLaunchFailed(host_name(node_rank), answer.answer.status());
-    if (NobodyAnswered(answer.answer.status())) lost_.insert(node_rank);
-    if (!kills_ranks()) StopFailed(0);
+    if (hosts_[node_rank].launching) lost_.insert(node_rank);
+    if (!kills_ranks()) {
+      StopFailed(0);
+    } else if (hosts_[node_rank].launching) {
+      StopHost(node_rank);
+    }
   }
   if (unanswered_launches_ > 0 || judge_.failed() || stop_running_) return;
   parts_.stop->Enter(JobPhase::kRunning);
@@ -370,20 +380,14 @@ void GenerationState::StopHosts(double grace_seconds) {
   }
 }
 
-double GenerationState::FindGrace() const {
-  const auto& inherited = parts_.stop_in_progress;
-  if (!inherited || stop_running_->end != inherited->end) return stop_running_->grace_seconds;
-  const std::chrono::duration<double> left = inherited->end - now_;
-  return std::clamp(left.count(), 0.0, stop_running_->grace_seconds);
-}
-
-// It may be one of several on their way: the shortest grace counts.
+// It may be one of several on their way, also of an agent that was killed: the shortest grace
+// counts. So a grace in progress is not prolonged, and a host that hears late has the full one.
 void GenerationState::StopHost(int node_rank) {
   Host& host = hosts_[node_rank];
   host.stop_again_at.reset();
   if (host.gone) return;
   auto request = MakeRequest<v1::StopRequest>();
-  request.set_grace_seconds(FindGrace());
+  request.set_grace_seconds(stop_running_->grace_seconds);
   Act(node_rank, std::move(request));
 }
 

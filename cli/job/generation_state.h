@@ -108,7 +108,7 @@ class GenerationState {
 
  private:
   struct Host {
-    bool launching = false;  // its launch is unanswered, and its ranks may run
+    bool launching = false;  // its launch has no answer, and its ranks may run
     bool launched = false;
     bool gone = false;  // its stream has ended, or it is lost; no more requests are sent
     std::optional<Time> stop_again_at;    // time to repeat a Stop without a response
@@ -131,6 +131,8 @@ class GenerationState {
   void On(const Other& /*of the job*/, int /*node_rank*/) {}
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
+  // Returns the outcome without hints about hosts.
+  JobOutcome FindCause() const;
   // Returns the file with the last messages of the daemon that the verdict blames; "" = none.
   std::string FindLog(const Verdict& verdict) const;
   void OnStartFailed(int node_rank, const v1::StartFailed& failed);
@@ -147,9 +149,6 @@ class GenerationState {
   void StopFailed(double grace_seconds);
   void StopHosts(double grace_seconds);
   void StopHost(int node_rank);
-  // Returns the grace for a host. A stop of another GenerationState ends when that one would have
-  // ended it; else the ranks of a host that hears of the stop late have the full grace.
-  double FindGrace() const;
   bool kills_ranks() const { return stop_running_ && stop_running_->grace_seconds == 0; }
   void LetGo(int node_rank);  // sends no more requests to the host
   void GiveUpHosts();

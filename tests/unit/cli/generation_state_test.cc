@@ -161,10 +161,27 @@ TEST_F(GenerationStateTest, ASecondSignalKillsEvenAfterTheGrace) {
   EXPECT_THAT(GracesOf(1), ElementsAre(30, 0));
 }
 
+TEST_F(GenerationStateTest, AHostWhoseLaunchIsNotAnsweredInTimeIsStoppedToo) {
+  GenerationState state(GenerationState::Parts{.number = kGeneration,
+                                               .job = &job_,
+                                               .program = &program_,
+                                               .hosts = &hosts_,
+                                               .observer = &observer_,
+                                               .stop = &stop_,
+                                               .timeout = 10s,
+                                               .actions = &actions_});
+  state.Begin();
+  state.Handle(Answer<v1::LaunchResponse>{0, kGeneration, v1::LaunchResponse()}, 0s);
+  state.Handle(Answer<v1::LaunchResponse>{1, kGeneration, UnavailableError("reset")}, 1s);
+  EXPECT_THAT(GracesOf(0), ElementsAre(0));
+  EXPECT_THAT(GracesOf(1), ElementsAre(0));
+  EXPECT_THAT(state.lost(), ElementsAre(1));
+}
+
 // The agent is killed in the grace of a stop, and its successor knows the stop.
 class TakenOverStopTest : public GenerationStateTest {
  protected:
-  // Takes over from state_ at 21 s; host 1 has not heard of the stop.
+  // Takes over from state_ at 21 s.
   void TakeOver() {
     v1::JobState kept;
     kept.set_generation(kGeneration);
@@ -196,11 +213,11 @@ class TakenOverStopTest : public GenerationStateTest {
   std::optional<GenerationState> next_;
 };
 
-TEST_F(TakenOverStopTest, TheGraceEndsWhenItWouldHaveEnded) {
+TEST_F(TakenOverStopTest, AHostThatHearsLateHasItsFullGrace) {
   Say(0, testing::Exited(0, 7));  // at 1 s
   TakeOver();
-  EXPECT_THAT(GracesOf(0), ElementsAre(10));
-  EXPECT_THAT(GracesOf(1), ElementsAre(10));
+  EXPECT_THAT(GracesOf(0), ElementsAre(30)) << "the daemon keeps the earlier end";
+  EXPECT_THAT(GracesOf(1), ElementsAre(30)) << "it may not have heard of the stop";
   next_stop_.OnSignal(SIGINT);
   EXPECT_FALSE(next_stop_.is_to_blame()) << "the failure came first";
 }
@@ -220,10 +237,10 @@ TEST_F(TakenOverStopTest, AKillAfterTheGraceIsNotForgotten) {
   TakeOver();
   next_stop_.OnSignal(SIGINT);
   next_->Handle(UserSignal{SIGINT}, 21s);
-  EXPECT_THAT(GracesOf(1), ElementsAre(10));
+  EXPECT_THAT(GracesOf(1), ElementsAre(30));
   next_stop_.OnSignal(SIGINT);
   next_->Handle(UserSignal{SIGINT}, 41s);
-  EXPECT_THAT(GracesOf(1), ElementsAre(10, 0));
+  EXPECT_THAT(GracesOf(1), ElementsAre(30, 0));
 }
 
 // A host that was lost may be there for the successor.
@@ -236,6 +253,21 @@ TEST_F(TakenOverStopTest, ItsCauseIsNotForgotten) {
   EndStreams();
   EXPECT_EQ(next_->Conclude().failure().cause, Cause::kHostLost);
   EXPECT_EQ(next_->Conclude().failure().host, "b");
+}
+
+TEST_F(TakenOverStopTest, ConsequencesOfALossAreNotBlamed) {
+  state_.Handle(HostChange{.host = 1, .grade = HostGrade::kLost, .evidence = "no answer"}, 1s);
+  TakeOver();
+  const auto batch = std::make_shared<v1::EventBatch>();
+  *batch->add_events() = testing::Exited(0, 7);
+  next_->Handle(HostEvents{0, kGeneration, batch}, 22s);
+  EndStreams();
+  EXPECT_EQ(next_->Conclude().failure().cause, Cause::kHostLost);
+}
+
+TEST_F(TakenOverStopTest, AHostThatHasNotEndedYetIsNoHint) {
+  Say(0, testing::Exited(0, 7));
+  EXPECT_EQ(state_.DescribeStop()->verdict().hint(), "");
 }
 
 TEST_F(TakenOverStopTest, WhatTheSuccessorHearsCountsMore) {
