@@ -289,7 +289,7 @@ v1::AgentHello MakeHello(const JobPlan& plan, const AgentMeans& means) {
   hello.set_job_id(plan.job_id);
   hello.set_run_directory(plan.run_directory.string());
   hello.set_pid(static_cast<std::uint32_t>(::getpid()));
-  hello.set_stop_count(static_cast<std::uint32_t>(means.memory.stop_signals().size()));
+  hello.set_stop_count(static_cast<std::uint32_t>(means.memory.front_stop_count()));
   hello.set_killed_by(static_cast<std::uint32_t>(means.killed_by));
   return hello;
 }
@@ -301,6 +301,9 @@ class Agent {
       : job_(job),
         means_(means),
         earlier_stops_(means->memory.stop_signals()),
+        signals_([this](int signal) {
+          if (!IsForwarded(signal)) means_->memory.OnStop(signal);
+        }),
         fronts_(MakeHello(job.plan, *means),
                 {.on_signal = [this](int signal) { OnUserSignal(signal); },
                  .on_input = [this](const auto& chunk) { input_.OnPiece(chunk); },
@@ -322,7 +325,7 @@ class Agent {
     if (ends_job) OnUserSignal(SIGHUP);
   }
   void OnUserSignal(int signal) {
-    if (!IsForwarded(signal)) means_->memory.OnStop(signal);
+    if (!IsForwarded(signal)) means_->memory.OnFrontStop(signal);
     signals_.Inject(signal);
   }
 

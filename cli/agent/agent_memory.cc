@@ -105,6 +105,11 @@ void AgentMemory::OnStop(int signal) {
   }
 }
 
+void AgentMemory::OnFrontStop(int signal) {
+  OnStop(signal);
+  ++header()->front_stop_count;
+}
+
 std::vector<int> AgentMemory::stop_signals() const {
   std::vector<int> signals;
   for (const int signal : header()->stops) {

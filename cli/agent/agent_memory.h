@@ -42,9 +42,12 @@ class AgentMemory {
   // Returns the state with the last moment.
   std::optional<v1::JobState> Read() const;
 
-  // The user's stop signals, at most the first four.
+  // The user's stop signals, at most the first four, of the agent itself and of fronts.
   void OnStop(int signal);
+  void OnFrontStop(int signal);
   std::vector<int> stop_signals() const;
+  // The number of those that fronts have sent: a front repeats the missing ones.
+  int front_stop_count() const { return header()->front_stop_count; }
   void OnDetach() { header()->detached = true; }
   bool detached() const { return header()->detached; }
 
@@ -63,6 +66,7 @@ class AgentMemory {
     Pair moment;
     std::atomic<bool> detached;
     std::atomic<int> stop_count;
+    std::atomic<int> front_stop_count;
     std::array<std::atomic<int>, 4> stops;
   };
 

@@ -49,7 +49,7 @@ bool IsIgnored(int signal) {
 
 }  // namespace
 
-UserSignals::UserSignals() {
+UserSignals::UserSignals(std::function<void(int)> on_own) : on_own_(std::move(on_own)) {
   sigemptyset(&watched_);
   for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&watched_, signal);
   for (const int signal : {SIGINT, SIGHUP}) {
@@ -108,6 +108,7 @@ void UserSignals::Loop() {
     if (is_ready(3)) End();
     signalfd_siginfo info{};
     if (is_ready(0) && ::read(signals_.get(), &info, sizeof(info)) == ssize_t{sizeof(info)}) {
+      if (on_own_) on_own_(static_cast<int>(info.ssi_signo));
       Deliver(static_cast<int>(info.ssi_signo));
     }
     std::uint64_t expirations = 0;

@@ -40,7 +40,9 @@ class UserSignals {
     std::function<void()> on_end;        // null, or called last before EndBy ends the process
   };
 
-  UserSignals();
+  // `on_own` is called with each signal that this process itself receives, before the target and
+  // also without one. null: ignored.
+  explicit UserSignals(std::function<void(int)> on_own = nullptr);
   ~UserSignals();
   UserSignals(const UserSignals&) = delete;
   UserSignals& operator=(const UserSignals&) = delete;
@@ -65,6 +67,7 @@ class UserSignals {
   void OnTimer();
   [[noreturn]] void End();
 
+  const std::function<void(int)> on_own_;
   sigset_t watched_{};
   UniqueFd signals_;
   UniqueFd timer_;

@@ -221,6 +221,23 @@ TEST_F(AgentTest, AStopGoesOnAfterTheAgentWasKilled) {
   EXPECT_EQ(Status()["verdict"]["cause"], "user_stop");
 }
 
+TEST_F(AgentTest, ASignalToTheAgentIsNotForgottenWhenItIsKilled) {
+  std::vector<std::string> command = Job({"--grace_seconds", "600"});
+  command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
+  Program front(command, Options());
+  ASSERT_TRUE(front.WaitForOutput("ready 0"));
+  ASSERT_TRUE(front.WaitForOutput("ready 1"));
+  ASSERT_EQ(::kill(AgentPid(), SIGTERM), 0);
+  ASSERT_TRUE(front.WaitForOutput("told 0"));
+  ASSERT_TRUE(front.WaitForOutput("told 1"));
+  ASSERT_EQ(::kill(AgentPid(), SIGKILL), 0);
+  ASSERT_TRUE(front.WaitForOutput("another one has taken over"));
+  Go();
+  const ProgramResult result = front.Wait();
+  EXPECT_EQ(result.status, 143) << result.err;
+  EXPECT_EQ(Status()["verdict"]["cause"], "user_stop");
+}
+
 TEST_F(AgentTest, StandardInputGoesOnAfterTheAgentWasKilled) {
   std::vector<std::string> command = Job({});
   command[command.size() - 2] = "echo ready $RANK; [ $RANK = 1 ] || cat";
