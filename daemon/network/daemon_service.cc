@@ -28,6 +28,8 @@ using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
 
 // The time limit of an Input call for a rank that does not read.
 constexpr std::chrono::seconds kInputTimeout{1};
+// Less does not tell a slow interpreter from a healthy one on a slow file system.
+constexpr std::chrono::seconds kShortestQuestion{2};
 
 // Converts a Status for the wire; the codes are numerically equal.
 grpc::Status ToGrpc(const Status& status) {
@@ -167,6 +169,8 @@ v1::PrepareResponse DaemonService::ExamineInTime(const v1::PrepareRequest& reque
 
 void DaemonService::DescribePythonInTime(const v1::PrepareRequest& request,
                                          Worker::Deadline deadline, v1::PrepareResponse* response) {
+  // The examination has used the time up.
+  if (deadline - std::chrono::steady_clock::now() < kShortestQuestion) return;
   auto python = worker_.Run<v1::Python>(
       [request, environment = supervisor_->environment(), deadline](const Worker::TellStep& tell) {
         tell("starting " + request.program() + " for its version");
