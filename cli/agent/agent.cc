@@ -358,7 +358,9 @@ Status Agent::Start(UniqueFd first_front) try {
 }
 
 int Agent::RunSession() {
-  LoadProgram();  // also for its guardian and the first front, which execute the same file
+  // Also for its guardian and the first front, which execute the same file, and for a successor,
+  // which must renew the leases and not wait for a file system that hangs.
+  if (means_->killed_by == 0) LoadProgram();
   if (const Status listed = RegisterJob(job_.plan.job_id, job_.plan.run_directory); !listed.ok()) {
     LogWarning("dsrun ps does not list this job: " + listed.message());
   }

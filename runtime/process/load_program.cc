@@ -40,7 +40,8 @@ void LoadProgram() {
   for (const Pages& pages : all) {
     // madvise requires a pointer; the system reports a number.
     void* const begin = reinterpret_cast<void*>(pages.begin);  // NOLINT
-    // A page that cannot be read is an error here. Reading it in place would be SIGBUS.
+    // The first page that cannot be read is an error here, and ends the call. Reading it in place
+    // would be SIGBUS.
     if (::madvise(begin, pages.size, kPopulateRead) != 0) {
       ::madvise(begin, pages.size, MADV_WILLNEED);
     }

@@ -12,8 +12,9 @@
 namespace ds {
 
 // Blocks until everything is read: half a millisecond for 25 MB that the kernel has in its cache,
-// for ever if the file system hangs. What cannot be read is left out. Before Linux 5.14 it requests
-// the pages, and does not wait for them or map them.
+// for ever if the file system hangs. A page that cannot be read ends this for its segment: the
+// pages from there on are only requested, neither awaited nor mapped. Before Linux 5.14 this holds
+// for all pages.
 //
 // Thread-safe.
 void LoadProgram();
