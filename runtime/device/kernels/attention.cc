@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -62,8 +61,9 @@ void AddBlocks(const AttentionRule& rule, BlockKernel kernel, TokenRange samples
 class BlockedAttention : public torch::CustomClassHolder {
  public:
   BlockedAttention(AttentionRule rule, const at::Tensor& q)
-      : rule_(std::move(rule)), by_rule_(!IsFused(rule_, q)) {
-    blocks_ = ListBlocks(rule_, KernelOf(rule_, by_rule_), q.size(0), q.size(2));
+      : rule_(std::move(rule)),
+        kernel_(ChooseKernel(rule_, q)),
+        blocks_(ListBlocks(rule_, kernel_, q.size(0), q.size(2))) {
     // The blocks are parts of documents.
     rule_.documents = nullptr;
     for (const QueryBlocks& block : blocks_) {
@@ -75,11 +75,8 @@ class BlockedAttention : public torch::CustomClassHolder {
   Qkv Backward(const at::Tensor& upstream, const Qkv& all, const Mixed& mixed);
 
  private:
-  static bool IsFused(const AttentionRule& rule, const at::Tensor& q) {
-    return q.is_cpu() && rule.soft_cap == 0.0 && !rule.factors;
-  }
-  static BlockKernel KernelOf(const AttentionRule& rule, bool by_rule) {
-    if (by_rule) return BlockKernel::kByRule;
+  static BlockKernel ChooseKernel(const AttentionRule& rule, const at::Tensor& q) {
+    if (!q.is_cpu() || rule.soft_cap != 0.0 || rule.factors) return BlockKernel::kByRule;
     return rule.key_terms.defined() ? BlockKernel::kTerms : BlockKernel::kWhole;
   }
   static at::Tensor Take(const at::Tensor& all, const QueryBlocks& block, TokenRange tokens) {
@@ -90,15 +87,18 @@ class BlockedAttention : public torch::CustomClassHolder {
     return {Take(all.q, block, block.queries), Take(all.k, block, keys), Take(all.v, block, keys)};
   }
   Mixed AttendTo(const Qkv& part, const QueryBlocks& block, TokenRange keys) {
-    if (by_rule_) return AttendByRule(part, {block.queries, keys, block.samples}, rule_);
+    if (kernel_ == BlockKernel::kByRule) {
+      return AttendByRule(part, {block.queries, keys, block.samples}, rule_);
+    }
     return AttendFused(part, OptionsOf(part.q, block.queries, keys));
   }
   Qkv AttendBackward(const at::Tensor& upstream, const Qkv& part, const Mixed& mixed,
                      const QueryBlocks& block, TokenRange keys) {
-    if (!by_rule_) {
-      return AttendFusedBackward(upstream, part, mixed, OptionsOf(part.q, block.queries, keys));
+    if (kernel_ == BlockKernel::kByRule) {
+      return AttendByRuleBackward(upstream, part, mixed, {block.queries, keys, block.samples},
+                                  rule_);
     }
-    return AttendByRuleBackward(upstream, part, mixed, {block.queries, keys, block.samples}, rule_);
+    return AttendFusedBackward(upstream, part, mixed, OptionsOf(part.q, block.queries, keys));
   }
   FusedOptions OptionsOf(const at::Tensor& q, TokenRange queries, TokenRange keys);
   // Returns 0 where the window shows a key of the block to a query, else -infinity, [queries,
@@ -106,8 +106,8 @@ class BlockedAttention : public torch::CustomClassHolder {
   at::Tensor HideInBlock(TokenRange queries, TokenRange keys, const at::TensorOptions& options);
 
   AttentionRule rule_;
-  const bool by_rule_;
-  std::vector<QueryBlocks> blocks_;
+  const BlockKernel kernel_;
+  const std::vector<QueryBlocks> blocks_;
   bool keys_overlap_ = false;  // several queries' blocks have keys in common
   // By distance of the block's first query and key, queries and keys: most blocks have the same.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, at::Tensor> hidden_;
@@ -248,9 +248,7 @@ at::Tensor Attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
   const at::Tensor q = precision::AutocastOperand(queries), k = precision::AutocastOperand(keys),
                    v = precision::AutocastOperand(given);
   CheckShapes(q, k, v, rule);
-  // Fused kernels require values as wide as keys. Padding with zeros adds zeros to the result.
-  const std::int64_t missing = q.size(3) - v.size(3);
-  const at::Tensor values = missing > 0 ? at::constant_pad_nd(v, {0, missing}) : v;
+  const at::Tensor values = PadColumns(v, q.size(3));
   at::Tensor mixed;
   if (rule.IsScaleAlone(q.size(2))) {
     mixed = AttendToAll(q, k, values, rule.scale);
@@ -259,7 +257,7 @@ at::Tensor Attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
   } else {
     mixed = AttendFunction::apply(q, k, values, c10::make_intrusive<BlockedAttention>(rule, q));
   }
-  return missing > 0 ? mixed.narrow(3, 0, v.size(3)) : mixed;
+  return TakeColumns(mixed, v.size(3));
 }
 
 }  // namespace ds::kernels

@@ -5,6 +5,7 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DispatchKeySet.h>
@@ -135,6 +136,16 @@ void ForEachTile(const at::Tensor& q, const BlockRanges& ranges, const Run& run)
 }
 
 }  // namespace
+
+at::Tensor PadColumns(const at::Tensor& x, std::int64_t width) {
+  const std::int64_t missing = width - x.size(-1);
+  return missing > 0 ? at::constant_pad_nd(x, {0, missing}) : x;
+}
+
+// Not always a slice: its gradient would be a copy.
+at::Tensor TakeColumns(const at::Tensor& x, std::int64_t width) {
+  return x.size(-1) == width ? x : x.narrow(-1, 0, width);
+}
 
 void Merge(const Mixed& block, std::int64_t first, Mixed* all) {
   const std::int64_t count = block.values.size(2);

@@ -30,6 +30,12 @@ struct Qkv {
   at::Tensor q, k, v;
 };
 
+// Returns x [..., n] with zeros up to `width` columns, and the first `width` columns of x; x itself
+// if it has as many. Fused kernels take keys and values of one width; columns of zeros change no
+// score and no other column of a result.
+at::Tensor PadColumns(const at::Tensor& x, std::int64_t width);
+at::Tensor TakeColumns(const at::Tensor& x, std::int64_t width);
+
 // These use LibTorch's fused CPU kernel and support a scale only, and `terms` added to the scores,
 // [samples or 1, heads or 1, queries or 1, keys] of fp32 or the queries' dtype (undefined: none).
 // `causal`: queries and keys are of the same tokens, of which each sees itself and those before.

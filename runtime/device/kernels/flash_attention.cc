@@ -4,12 +4,12 @@
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_fused_sdp_choice.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cstdint>
 #include <optional>
 
+#include "runtime/device/kernels/attention_block.h"
 #include "runtime/device/kernels/first_derivative.h"
 
 namespace ds::kernels {
@@ -95,14 +95,12 @@ bool TakesFlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Ten
 
 at::Tensor FlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const AttentionRule& rule) {
-  // The kernels take heads of multiples of 8. Padding with zeros adds zeros to scores and results.
-  const std::int64_t missing = (8 - q.size(3) % 8) % 8;
-  const auto pad = [missing](const at::Tensor& x) {
-    return missing > 0 ? at::constant_pad_nd(x, {0, missing}) : x;
-  };
+  // The kernels take heads of multiples of 8.
+  const std::int64_t width = (q.size(3) + 7) / 8 * 8;
   const at::Tensor mixed =
-      FlashFunction::apply(pad(q), pad(k), pad(v), c10::make_intrusive<FlashRule>(rule));
-  return missing > 0 ? mixed.narrow(3, 0, q.size(3)) : mixed;
+      FlashFunction::apply(PadColumns(q, width), PadColumns(k, width), PadColumns(v, width),
+                           c10::make_intrusive<FlashRule>(rule));
+  return TakeColumns(mixed, q.size(3));
 }
 
 }  // namespace ds::kernels

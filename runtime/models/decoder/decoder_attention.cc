@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
 
 #include <algorithm>
 
@@ -179,6 +178,17 @@ at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v
   return sequence_.HeadsToTokens(mixed.transpose(1, 2).flatten(/*start_dim=*/2), shares_.queries);
 }
 
+namespace {
+
+at::Tensor RunOrRecompute(const activation::RecomputedForward& part,
+                          const activation::Tensors& inputs, const Bundle& bundle) {
+  return bundle.recompute_attention
+             ? activation::Recompute(part, inputs, *bundle.recompute_attention)[0]
+             : part(inputs)[0];
+}
+
+}  // namespace
+
 at::Tensor DecoderAttention::MixSamples(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, const Bundle& bundle,
                                         double dropout) const {
@@ -186,9 +196,7 @@ at::Tensor DecoderAttention::MixSamples(const at::Tensor& q, const at::Tensor& k
       [rule = MakeRule(bundle, q.size(2), q.device(), dropout)](const activation::Tensors& qkv) {
         return activation::Tensors{kernels::Attend(qkv[0], qkv[1], qkv[2], rule)};
       };
-  return bundle.recompute_attention
-             ? activation::Recompute(part, {q, k, v}, *bundle.recompute_attention)[0]
-             : part({q, k, v})[0];
+  return RunOrRecompute(part, {q, k, v}, bundle);
 }
 
 kernels::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle, std::int64_t tokens,
@@ -216,31 +224,17 @@ kernels::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle, std::int
   return rule;
 }
 
-namespace {
-
-// Blockwise attention needs values as wide as keys. Padding with zeros adds zeros to the result.
-at::Tensor PadValues(const at::Tensor& values, const at::Tensor& keys) {
-  const std::int64_t narrower = keys.size(3) - values.size(3);
-  return narrower > 0 ? at::constant_pad_nd(values, {0, narrower}) : values;
-}
-
-}  // namespace
-
 at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const Bundle& bundle,
                                        double dropout) const {
   const activation::RecomputedForward part =
       [ring = sequence_, rule = MakeRule(bundle, q.size(2) * sequence_.size(), q.device(),
                                          dropout)](const activation::Tensors& qkv) {
-        const at::Tensor mixed =
-            sequence_parallel::RingAttention(ring, qkv[0], qkv[1], PadValues(qkv[2], qkv[1]), rule);
+        const at::Tensor mixed = sequence_parallel::RingAttention(
+            ring, qkv[0], qkv[1], kernels::PadColumns(qkv[2], qkv[1].size(3)), rule);
         return activation::Tensors{mixed.narrow(3, 0, qkv[2].size(3))};
       };
-  const at::Tensor mixed =
-      bundle.recompute_attention
-          ? activation::Recompute(part, {q, k, v}, *bundle.recompute_attention)[0]
-          : part({q, k, v})[0];
-  return mixed.transpose(1, 2).flatten(/*start_dim=*/2);
+  return RunOrRecompute(part, {q, k, v}, bundle).transpose(1, 2).flatten(/*start_dim=*/2);
 }
 
 sequence_parallel::ChunkFunctions DecoderAttention::MakeChunkFunctions(const Bundle& bundle,
@@ -260,7 +254,7 @@ sequence_parallel::ChunkFunctions DecoderAttention::MakeChunkFunctions(const Bun
       q = angles_->Rotate(q, batch, longest, chunk.own.first, tokens);
       k = angles_->Rotate(k, batch, longest, chunk.own.first, tokens);
     }
-    const at::Tensor v = PadValues(projected[2].transpose(1, 2), k);
+    const at::Tensor v = kernels::PadColumns(projected[2].transpose(1, 2), k.size(3));
     return kernels::Qkv{ToOwnHeads(q, shares_.queries), ToOwnHeads(k, shares_.keys),
                         ToOwnHeads(v, shares_.keys)};
   };

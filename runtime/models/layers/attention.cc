@@ -1,8 +1,9 @@
 #include "runtime/models/layers/attention.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+
+#include "runtime/device/kernels/attention_block.h"
 
 namespace ds::models {
 namespace {
@@ -25,13 +26,12 @@ at::Tensor CachedAttention(const at::Tensor& q, const at::Tensor& k, const at::T
   if (options.soft_cap > 0.0) return AttendByOperators(q, k, v, options);
   // LibTorch's fused kernels require values as wide as keys, and would keep every weight. For a
   // single token the weights are fewer than the elements that pad the values.
-  const std::int64_t missing = q.size(2) > 1 ? q.size(3) - v.size(3) : 0;
-  const at::Tensor values = missing > 0 ? at::constant_pad_nd(v, {0, missing}) : v;
+  const at::Tensor values = q.size(2) > 1 ? kernels::PadColumns(v, q.size(3)) : v;
   const at::Tensor mixed =
       at::scaled_dot_product_attention(q, k, values, options.bias, /*dropout_p=*/0.0,
                                        /*is_causal=*/false, options.scale,
                                        /*enable_gqa=*/q.size(1) != k.size(1));
-  return missing > 0 ? mixed.narrow(3, 0, v.size(3)) : mixed;
+  return kernels::TakeColumns(mixed, v.size(3));
 }
 
 }  // namespace ds::models
