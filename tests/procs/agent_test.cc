@@ -50,6 +50,12 @@ class AgentTest : public ::testing::Test {
     command.insert(command.end(), {"--", "/bin/sh", "-c", kAwaitGo, go().string()});
     return command;
   }
+  // Each rank prints "told" when it is to stop, and goes on.
+  std::vector<std::string> StoppableJob() const {
+    std::vector<std::string> command = Job({"--grace_seconds", "600"});
+    command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
+    return command;
+  }
   ProgramOptions Options() const {
     return {.environment = {"XDG_RUNTIME_DIR=" + runtime_.path().string()},
             .working_directory = folder_.path()};
@@ -205,9 +211,7 @@ TEST_F(AgentTest, AKilledAgentOfADetachedJobIsReplaced) {
 }
 
 TEST_F(AgentTest, AStopGoesOnAfterTheAgentWasKilled) {
-  std::vector<std::string> command = Job({"--grace_seconds", "600"});
-  command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
-  Program front(command, Options());
+  Program front(StoppableJob(), Options());
   ASSERT_TRUE(front.WaitForOutput("ready 0"));
   ASSERT_TRUE(front.WaitForOutput("ready 1"));
   front.Signal(SIGINT);
@@ -222,9 +226,7 @@ TEST_F(AgentTest, AStopGoesOnAfterTheAgentWasKilled) {
 }
 
 TEST_F(AgentTest, ASignalToTheAgentIsNotForgottenWhenItIsKilled) {
-  std::vector<std::string> command = Job({"--grace_seconds", "600"});
-  command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
-  Program front(command, Options());
+  Program front(StoppableJob(), Options());
   ASSERT_TRUE(front.WaitForOutput("ready 0"));
   ASSERT_TRUE(front.WaitForOutput("ready 1"));
   ASSERT_EQ(::kill(AgentPid(), SIGTERM), 0);
@@ -278,9 +280,7 @@ TEST_F(AgentTest, AnAgentThatIsKilledWithADaemonRestartsTheJob) {
 
 // The agent is killed before it has read the signal.
 TEST_F(AgentTest, AStopThatAKilledAgentHasNotReceivedComesAgain) {
-  std::vector<std::string> command = Job({"--grace_seconds", "600"});
-  command[command.size() - 2] = "trap 'echo told $RANK' TERM; " + std::string(kAwaitGo);
-  Program front(command, Options());
+  Program front(StoppableJob(), Options());
   ASSERT_TRUE(front.WaitForOutput("ready 0"));
   ASSERT_TRUE(front.WaitForOutput("ready 1"));
   const int agent = AgentPid();

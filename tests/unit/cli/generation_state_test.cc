@@ -63,6 +63,16 @@ class GenerationStateTest : public ::testing::Test {
   void EndStream(int host, const Status& status) {
     state_.Handle(StreamEnd{host, kGeneration, status}, 1s);
   }
+  GenerationState::Parts MakeParts() {
+    return {.number = kGeneration,
+            .job = &job_,
+            .program = &program_,
+            .hosts = &hosts_,
+            .observer = &observer_,
+            .stop = &stop_,
+            .timeout = 10s,
+            .actions = &actions_};
+  }
   // Takes the grace periods of the stops to this host.
   std::vector<double> GracesOf(int host) const {
     std::vector<double> graces;
@@ -83,14 +93,7 @@ class GenerationStateTest : public ::testing::Test {
   testing::RecordingObserver observer_;
   UserStop stop_;
   JobActions actions_;
-  GenerationState state_{{.number = kGeneration,
-                          .job = &job_,
-                          .program = &program_,
-                          .hosts = &hosts_,
-                          .observer = &observer_,
-                          .stop = &stop_,
-                          .timeout = 10s,
-                          .actions = &actions_}};
+  GenerationState state_{MakeParts()};
 };
 
 TEST_F(GenerationStateTest, ARankThatCannotBeStartedEndsAllAtOnceAndIsTheVerdict) {
@@ -132,14 +135,7 @@ TEST_F(GenerationStateTest, ASlowStartIsNamedOnce) {
 }
 
 TEST_F(GenerationStateTest, AHostWhoseLaunchIsUnansweredIsStoppedToo) {
-  GenerationState state(GenerationState::Parts{.number = kGeneration,
-                                               .job = &job_,
-                                               .program = &program_,
-                                               .hosts = &hosts_,
-                                               .observer = &observer_,
-                                               .stop = &stop_,
-                                               .timeout = 10s,
-                                               .actions = &actions_});
+  GenerationState state(MakeParts());
   state.Begin();
   state.Handle(Answer<v1::LaunchResponse>{0, kGeneration, v1::LaunchResponse()}, 0s);
   const auto batch = std::make_shared<v1::EventBatch>();
@@ -162,14 +158,7 @@ TEST_F(GenerationStateTest, ASecondSignalKillsEvenAfterTheGrace) {
 }
 
 TEST_F(GenerationStateTest, AHostWhoseLaunchIsNotAnsweredInTimeIsStoppedToo) {
-  GenerationState state(GenerationState::Parts{.number = kGeneration,
-                                               .job = &job_,
-                                               .program = &program_,
-                                               .hosts = &hosts_,
-                                               .observer = &observer_,
-                                               .stop = &stop_,
-                                               .timeout = 10s,
-                                               .actions = &actions_});
+  GenerationState state(MakeParts());
   state.Begin();
   state.Handle(Answer<v1::LaunchResponse>{0, kGeneration, v1::LaunchResponse()}, 0s);
   state.Handle(Answer<v1::LaunchResponse>{1, kGeneration, UnavailableError("reset")}, 1s);
