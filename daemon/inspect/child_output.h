@@ -41,6 +41,12 @@ struct ChildOutput {
 // `time_limit`. Other errors: it did not start, or its exit status is unknown.
 StatusOr<ChildOutput> RunAndRead(const ChildCommand& command, std::chrono::nanoseconds time_limit);
 
+// Returns the time limit of programs that are asked before `deadline`: less than is left, so that a
+// program without an answer is told from a task that hangs.
+inline std::chrono::nanoseconds LimitPrograms(std::chrono::steady_clock::time_point deadline) {
+  return (deadline - std::chrono::steady_clock::now()) * 3 / 4;
+}
+
 // Describes the end of a program that failed: "ended with status 1: no module named encodings",
 // with the last line of its standard error, in which a failing program usually gives the reason.
 std::string DescribeEnd(const ChildOutput& output);

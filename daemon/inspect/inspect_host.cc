@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/inspect/bound_facts.h"
+#include "daemon/inspect/child_output.h"
 #include "daemon/inspect/dsrank_facts.h"
 #include "daemon/inspect/find_program.h"
 #include "daemon/inspect/gpu_users.h"
@@ -68,11 +69,6 @@ FactsPart MakeNewFolderPart(const std::string& what, const std::string& path, Fo
     MakeFolderPart(what, FindNearestExisting(path).string(), field).read(facts);
   };
   return {what + " " + WithFileSystem(path), kMountsHint, read};
-}
-
-// A program that gives no answer in time is no part that hangs.
-std::chrono::nanoseconds LimitPrograms(Deadline deadline) {
-  return (deadline - std::chrono::steady_clock::now()) * 3 / 4;
 }
 
 FactsPart MakePythonPart(const InspectOptions& options, Deadline deadline) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/inspect/child_output.h"
 #include "daemon/inspect/inspect_host.h"
 #include "daemon/inspect/judge.h"
 #include "daemon/inspect/python_facts.h"
@@ -174,9 +175,7 @@ void DaemonService::DescribePythonInTime(const v1::PrepareRequest& request,
   auto python = worker_.Run<v1::Python>(
       [request, environment = supervisor_->environment(), deadline](const Worker::TellStep& tell) {
         tell("starting " + request.program() + " for its version");
-        // A program that gives no answer in time is no task that hangs.
-        const auto left = deadline - std::chrono::steady_clock::now();
-        return DescribePython(request, environment, left * 3 / 4);
+        return DescribePython(request, environment, LimitPrograms(deadline));
       },
       deadline);
   if (!python.ok()) return;  // the examination has told of the file system that hangs
