@@ -102,11 +102,8 @@ class JobSession {
   void TellOfLastChance();
   // Nobody is waited for any more. `job_runs`: it did when the user or the time decided so.
   void GiveUp(bool job_runs);
-  void StartStopTimer() {
-    StartStopTimer(std::chrono::duration<double>(plan_.flags.grace_seconds));
-  }
-  // `grace` is the remaining one.
-  void StartStopTimer(std::chrono::duration<double> grace);
+  // `earlier`: the stop in progress at a takeover; the rest of its grace counts.
+  void StartStopTimer(const std::optional<StopInProgress>& earlier = std::nullopt);
   UserSignals::Target HearAfterTheEnd(std::function<void()> on_timer);
   // Before he reads it, so that nobody answers in vain.
   void TellOfWait(const std::string& text) {
@@ -185,8 +182,10 @@ void JobSession::TakeStep(StopStep step) {
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
 }
 
-void JobSession::StartStopTimer(std::chrono::duration<double> grace) {
+void JobSession::StartStopTimer(const std::optional<StopInProgress>& earlier) {
   written_ = record_->written();
+  std::chrono::duration<double> grace(plan_.flags.grace_seconds);
+  if (earlier.has_value()) grace = std::max(earlier->end - BootTime(), std::chrono::nanoseconds(0));
   const std::chrono::duration<double> lease(plan_.flags.lease_seconds);
   signals_->StartTimer(std::chrono::ceil<std::chrono::seconds>(grace + lease) +
                        deadlines::kBehindGraceAndLease);
@@ -265,11 +264,7 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts, const v1::JobState*
   const SignalTarget target(
       signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
                  .on_timer = [&] { OnTimer(&controller); }});
-  if (!earlier_stops_.empty() && earlier.has_value()) {
-    StartStopTimer(std::max(earlier->end - BootTime(), std::chrono::nanoseconds(0)));
-  } else if (!earlier_stops_.empty()) {
-    StartStopTimer();
-  }
+  if (!earlier_stops_.empty()) StartStopTimer(earlier);
   return taken_over == nullptr ? controller.Run() : controller.Resume(*taken_over);
 }
 

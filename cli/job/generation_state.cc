@@ -116,7 +116,7 @@ std::optional<v1::StopState> GenerationState::DescribeStop() const {
 }
 
 JobOutcome GenerationState::FindCause() const {
-  if (observer_failed_.has_value() && !judge_.failed()) {
+  if (run_directory_failed()) {
     return MakeRunDirectoryVerdict(*observer_failed_, parts_.number);
   }
   return judge_.Conclude();
@@ -124,7 +124,7 @@ JobOutcome GenerationState::FindCause() const {
 
 JobOutcome GenerationState::Conclude() const {
   const JobOutcome outcome = FindCause();
-  if (outcome.ok() || (observer_failed_.has_value() && !judge_.failed())) return outcome;
+  if (outcome.ok() || run_directory_failed()) return outcome;
   Verdict verdict = outcome.failure();
   if (!unended_.empty()) AddHint(unended_, &verdict);
   if (const std::string path = FindLog(verdict); !path.empty()) {

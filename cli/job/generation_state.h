@@ -131,6 +131,8 @@ class GenerationState {
   void On(const Other& /*of the job*/, int /*node_rank*/) {}
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
+  // Returns whether the run folder is to blame, and no rank or host.
+  bool run_directory_failed() const { return observer_failed_.has_value() && !judge_.failed(); }
   // Returns the outcome without hints about hosts.
   JobOutcome FindCause() const;
   // Returns the file with the last messages of the daemon that the verdict blames; "" = none.
